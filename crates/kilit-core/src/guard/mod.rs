@@ -1,0 +1,5 @@
+//! Notice: the holder's side of a lock.
+
+mod loss;
+
+pub use loss::{Loss, LossReason, Standing};
