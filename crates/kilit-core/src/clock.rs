@@ -107,6 +107,7 @@ impl Clock {
     /// Must be polled within kilit's own runtime, as every call of an engine is.
     pub async fn sleep_until(&self, moment: Moment) {
         match &self.0 {
+            _ if moment == Moment::FAR => std::future::pending().await,
             None => sys::sleep_until(moment).await,
             Some(manual) => {
                 let mut moved = manual.moved.subscribe();

@@ -18,11 +18,10 @@ pub fn lease_deadline(sent: Moment, ttl: Duration) -> Moment {
     sent + ttl.saturating_sub(drift_allowance(ttl))
 }
 
-/// When the keeper renews a hold that was granted or renewed by a request sent at `sent`: after a third of the TTL,
-/// up to a tenth of that sooner, so that many holders do not renew in step.
-pub fn renew_at(sent: Moment, ttl: Duration) -> Moment {
-    let third = ttl / 3;
-    sent + third.mul_f64(1.0 - 0.1 * fastrand::f64())
+/// When the keeper renews a hold with this deadline: when two thirds of the TTL are left, which is a third of it after
+/// the request left, or up to a thirtieth sooner, so that many holders do not renew in step.
+pub fn renew_at(deadline: Moment, ttl: Duration) -> Moment {
+    deadline.before((ttl * 2 / 3).saturating_sub(drift_allowance(ttl)) + (ttl / 30).mul_f64(fastrand::f64()))
 }
 
 /// How long one renewal may take before it is tried again: a tenth of the TTL.
@@ -41,8 +40,9 @@ mod tests {
             let ttl = Duration::from_millis(ms);
             assert!(lease_deadline(sent, ttl) < sent + ttl);
             assert!(lease_deadline(sent, ttl) > sent + ttl * 9 / 10);
-            assert!(renew_at(sent, ttl) <= sent + ttl / 3);
-            assert!(renew_at(sent, ttl) >= sent + ttl * 29 / 100);
+            let renew_at = renew_at(lease_deadline(sent, ttl), ttl);
+            assert!(renew_at <= sent + ttl / 3 + Duration::from_millis(1));
+            assert!(renew_at >= sent + ttl * 29 / 100);
         }
         assert_eq!(lease_deadline(sent, Duration::from_millis(1)), sent);
     }

@@ -13,7 +13,9 @@
 #![deny(unsafe_code)]
 
 mod assurance;
+pub mod blocking;
 mod claim;
+mod client;
 mod clock;
 pub mod deadline;
 pub mod duration;
@@ -25,19 +27,23 @@ mod guard;
 mod inspect;
 mod name;
 mod owner;
+mod recipe;
+mod runtime;
 pub mod sys;
 mod token;
 mod url;
 
 pub use assurance::{Assurance, Bound, Exclusion, Modes, Need, Order, Purpose, TokenStrength};
 pub use claim::{Answer, Claim, Grant, MAX_LOCK_DELAY, Mode, Released, Renewal, Share, TTL_RANGE};
+pub use client::Client;
 pub use clock::{Clock, Moment};
 pub use engine::{BoxFuture, Descriptor, Engine, Evicted, Open, Target};
 pub use error::{Effect, Error, ErrorKind, Result, Retry};
 pub use fence::{Fence, FenceError, MemoryFence, Refused, Rule, judge};
-pub use guard::{Loss, LossReason, Standing};
+pub use guard::{Guard, Hold, Loss, LossReason, SharedGuard, Standing};
 pub use inspect::{Finding, Holder, Level, LockStatus, Waiter};
 pub use name::LockName;
 pub use owner::{Note, OwnerId};
+pub use recipe::{Mutex, Shared, Terms};
 pub use token::{FencingToken, TokenSource, TokenValue};
 pub use url::{EngineUrl, Secret};

@@ -1,0 +1,136 @@
+//! From a claim to a hold: what every recipe does.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    Answer, Claim, Client, Effect, Error, ErrorKind, FencingToken, Grant, LockName, Moment, OwnerId, Result,
+    Retry, Share, Terms,
+    guard::{Hold, keeper::retry_delays},
+};
+
+/// How long an engine that was never reached is tried, where the caller would wait longer.
+const FIRST_CONTACT: Duration = Duration::from_secs(10);
+
+/// How long a caller that gives up waits until its withdrawal was answered; it goes on in the background after that.
+const WITHDRAWAL: Duration = Duration::from_millis(250);
+
+/// How long a caller is willing to wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Patience {
+    /// One try.
+    OneTry,
+    /// Until this much time has passed.
+    For(Duration),
+    /// For ever.
+    Forever,
+}
+
+/// Claims `name` on `terms`, which were checked.
+///
+/// Cancel safe: the pending guard exists before the first await, and withdraws the claim when the future is dropped.
+pub(crate) async fn acquire(
+    client: &Client,
+    name: &LockName,
+    share: Share,
+    terms: &Terms,
+    patience: Patience,
+) -> Result<(Hold, Option<FencingToken>)> {
+    client.keeper().check_open()?;
+    let claim = Arc::new(Claim {
+        name: name.clone(),
+        owner: OwnerId::random(),
+        share,
+        ttl: terms.ttl,
+        lock_delay: terms.lock_delay,
+        note: terms.note.clone(),
+    });
+    let mut pending = Pending { client, claim, armed: true };
+    match client.runtime().enter(pending.claim(patience)).await {
+        Ok(grant) => {
+            pending.armed = false;
+            Ok(Hold::new(client.clone(), pending.claim.clone(), grant, terms.max_hold))
+        }
+        Err(error) => {
+            client.runtime().enter(pending.withdraw(&error)).await;
+            Err(error.on_engine(client.assurance().engine).on_lock(name))
+        }
+    }
+}
+
+/// A claim that may be travelling.
+struct Pending<'a> {
+    client: &'a Client,
+    claim: Arc<Claim>,
+    armed: bool,
+}
+
+impl Pending<'_> {
+    /// Claims until it is granted or patience ends.
+    async fn claim(&self, patience: Patience) -> Result<Grant> {
+        let clock = self.client.clock();
+        let (begun, forever) = (clock.now(), matches!(patience, Patience::Forever));
+        let until = match patience {
+            Patience::OneTry => begun,
+            Patience::For(time) => begun + time,
+            Patience::Forever => Moment::FAR,
+        };
+        let mut contacted = false;
+        let mut delays = retry_delays(Duration::from_millis(500));
+        loop {
+            let left = if forever { Duration::MAX } else { until.since(clock.now()) };
+            let (result, pause) = match self.client.engine().claim(&self.claim, left).await {
+                Ok(Answer::Granted(grant)) => return Ok(grant),
+                Ok(Answer::Waiting { try_after, .. }) => {
+                    contacted = true;
+                    delays = retry_delays(Duration::from_millis(500));
+                    (Error::new(busy_or_late(patience), self.refusal(patience)), try_after)
+                }
+                // Outages are ridden out: the claim is idempotent by its owner.
+                Err(error) if error.retry() != Retry::Never => (error, delays.next().unwrap_or_default()),
+                Err(error) => return Err(error),
+            };
+            let end = if contacted { until } else { until.min(begun + FIRST_CONTACT) };
+            let next = clock.now() + pause;
+            if next >= end {
+                return Err(result);
+            }
+            clock.sleep_until(next).await;
+        }
+    }
+
+    fn refusal(&self, patience: Patience) -> String {
+        match patience {
+            Patience::OneTry => "held by another; one try was made".to_owned(),
+            Patience::For(time) => format!("held by another for all of {time:?}"),
+            Patience::Forever => "held by another".to_owned(),
+        }
+    }
+
+    /// Takes the claim back, whatever has become of it.
+    async fn withdraw(&mut self, why: &Error) {
+        let nothing_was_sent = why.kind() == ErrorKind::Invalid && why.effect() == Effect::None;
+        let clock = self.client.clock();
+        if nothing_was_sent {
+            self.armed = false;
+        } else if let Some(Ok(_)) =
+            clock.timeout_at(clock.now() + WITHDRAWAL, self.client.engine().release(&self.claim)).await
+        {
+            self.armed = false;
+        }
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.client.keeper().release_later(&self.claim, None);
+        }
+    }
+}
+
+fn busy_or_late(patience: Patience) -> ErrorKind {
+    match patience {
+        Patience::OneTry => ErrorKind::Busy,
+        _ => ErrorKind::TimedOut,
+    }
+}
