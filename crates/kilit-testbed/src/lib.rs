@@ -1,1 +1,17 @@
-//! See the description in the manifest.
+//! What kilit's tests stand on: processes that never outlive a test, faults on the wire, and judges at the resource.
+//!
+//! Never published, and only ever a dev-dependency. Helpers here panic with a full account of what was seen, because
+//! that is how a test fails.
+
+#![forbid(unsafe_code)]
+
+pub mod bins;
+pub mod chaos;
+pub mod count;
+pub mod overlap;
+pub mod ports;
+pub mod process;
+pub mod server;
+
+pub use process::{Process, Signal, is_gone, wait_until};
+pub use tempfile::{TempDir, tempdir};

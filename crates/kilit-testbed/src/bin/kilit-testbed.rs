@@ -1,0 +1,132 @@
+//! What tests run under a lock.
+
+use std::{
+    io::{self, ErrorKind},
+    path::PathBuf,
+    process::ExitCode,
+    sync::{Arc, atomic::AtomicBool},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use clap::{Args, Parser, Subcommand};
+use kilit_core::{FencingToken, TokenSource};
+use kilit_testbed::overlap::{Event, Visitor};
+
+/// Work for kilit's tests. The fencing token is read from KILIT_TOKEN and KILIT_TOKEN_SOURCE.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Appends an enter line to the overlap log.
+    Enter(Line),
+    /// Appends an exit line to the overlap log.
+    Exit(Line),
+    /// Enters, works, exits.
+    Hold {
+        #[command(flatten)]
+        line: Line,
+        /// How long it works, in milliseconds.
+        ms: u64,
+    },
+    /// Enters, and appends a line every few milliseconds until it is killed, or for a minute.
+    Beat {
+        #[command(flatten)]
+        line: Line,
+        /// The time between two lines, in milliseconds.
+        #[arg(long, default_value_t = 2)]
+        every: u64,
+        /// Goes on after TERM, INT and HUP.
+        #[arg(long)]
+        ignore_term: bool,
+    },
+}
+
+#[derive(Args)]
+struct Line {
+    /// The overlap log.
+    log: PathBuf,
+    /// Who this is [default: the token for enter and exit, the process id for the others].
+    #[arg(long)]
+    id: Option<String>,
+    /// Enters beside others that share.
+    #[arg(long)]
+    shared: bool,
+}
+
+impl Line {
+    fn enter(&self) -> Event {
+        if self.shared { Event::EnterShared } else { Event::Enter }
+    }
+
+    fn visitor(&self) -> io::Result<Visitor> {
+        let id = self.id.clone().unwrap_or_else(|| std::process::id().to_string());
+        Visitor::new(&self.log, id, token()?)
+    }
+
+    /// As two processes that must go by the same id.
+    fn half_visitor(&self) -> io::Result<Visitor> {
+        let token = token()?;
+        let by_token = token.as_ref().map(|token| format!("token-{}", token.value()));
+        let id = self.id.clone().or(by_token);
+        let id = id.ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "no token: --id is needed"))?;
+        Visitor::new(&self.log, id, token)
+    }
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("kilit-testbed: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> io::Result<ExitCode> {
+    match command {
+        Command::Enter(line) => line.half_visitor()?.write(line.enter())?,
+        Command::Exit(line) => line.half_visitor()?.write(Event::Exit)?,
+        Command::Hold { line, ms } => {
+            let visitor = line.visitor()?;
+            visitor.write(line.enter())?;
+            sleep(Duration::from_millis(ms));
+            visitor.write(Event::Exit)?;
+        }
+        Command::Beat { line, every, ignore_term } => {
+            if ignore_term {
+                use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+                for signal in [SIGTERM, SIGINT, SIGHUP] {
+                    signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
+                }
+            }
+            let (visitor, start) = (line.visitor()?, Instant::now());
+            visitor.write(line.enter())?;
+            while start.elapsed() < Duration::from_secs(60) {
+                sleep(Duration::from_millis(every));
+                visitor.write(Event::Here)?;
+            }
+            visitor.write(Event::Exit)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn token() -> io::Result<Option<FencingToken>> {
+    let var = |key: &str| std::env::var(key).ok();
+    let bad = |error| io::Error::new(ErrorKind::InvalidInput, error);
+    match (var("KILIT_TOKEN"), var("KILIT_TOKEN_SOURCE")) {
+        (None, None) => Ok(None),
+        (Some(value), Some(source)) => Ok(Some(FencingToken::new(
+            TokenSource::new(source).map_err(|error| bad(error.to_string()))?,
+            value.parse().map_err(|error: kilit_core::Error| bad(error.to_string()))?,
+        ))),
+        _ => Err(bad("KILIT_TOKEN and KILIT_TOKEN_SOURCE must both be set, or neither".into())),
+    }
+}

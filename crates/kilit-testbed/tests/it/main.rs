@@ -1,0 +1,12 @@
+//! The testbed itself is tested: a judge or a fault that does not work lets every other test pass.
+
+mod chaos;
+mod count;
+mod ports;
+mod process;
+mod program;
+
+use std::time::Duration;
+
+/// Far longer than anything here takes; a test that needs it has failed.
+const SOON: Duration = Duration::from_secs(20);
