@@ -4,8 +4,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
     Answer, Assurance, BoxFuture, Claim, Clock, Effect, Engine, Evicted, FencingToken, Finding, Grant,
-    LockName, LockStatus, LossReason, Moment, Released, Renewal, Result, Target, TokenSource, TokenValue,
-    deadline::lease_deadline,
+    LockName, LockStatus, LossReason, Moment, Released, Renewal, Result, Retry, Target, TokenSource,
+    TokenValue, deadline::lease_deadline,
 };
 
 /// An engine whose holds end by themselves a TTL after the last word of their owner.
@@ -89,8 +89,16 @@ impl<L: Lease> LeaseEngine<L> {
     async fn claim(&self, claim: &Claim, patience: Duration) -> Result<Answer> {
         let clock = self.0.clock();
         let until = clock.now() + patience;
+        let mut in_line = None;
         loop {
-            let (sent, take) = self.take(claim).await?;
+            let (sent, take) = match (self.take(claim).await, in_line) {
+                (Ok(answer), _) => answer,
+                // The caller has to know that the engine was reached before this outage; the next call says the rest.
+                (Err(error), Some(ahead)) if error.retry() != Retry::Never => {
+                    return Ok(Answer::Waiting { ahead, try_after: Duration::ZERO });
+                }
+                (Err(error), _) => return Err(error),
+            };
             let (free_in, ahead) = match take {
                 Take::Taken { token } => {
                     let deadline = lease_deadline(sent, claim.ttl);
@@ -104,6 +112,7 @@ impl<L: Lease> LeaseEngine<L> {
                 }
                 Take::Held { free_in, ahead } => (free_in, ahead),
             };
+            in_line = Some(ahead);
             let now = clock.now();
             if now >= until {
                 return Ok(Answer::Waiting { ahead, try_after: Duration::ZERO });
