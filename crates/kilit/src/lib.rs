@@ -26,3 +26,8 @@ mod open;
 pub use engines::engines;
 pub use kilit_core::*;
 pub use open::{descriptor, open, open_blocking};
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,5 +1,7 @@
 //! What tests run under a lock.
 
+#![forbid(unsafe_code)]
+
 use std::{
     io::{self, ErrorKind},
     path::PathBuf,
