@@ -1,0 +1,282 @@
+//! What was typed. What it means is up to each command.
+
+use std::{ffi::OsString, num::NonZeroU8, os::unix::ffi::OsStrExt, str::FromStr, time::Duration};
+
+use clap::{Parser, Subcommand, ValueEnum};
+use kilit::{LockName, Purpose, Share};
+
+const EXIT_CODES: &str = "\
+Exit status of `kilit run`: the command's own, or 128 + N when signal N ended it, or
+   64  wrong usage, refused before anything was sent
+   69  the engine could not be reached, or refused us
+   75  not acquired within --wait; the command never ran
+   79  the lock was lost before the command had ended, or was found lost at its release
+  126  the command is not executable
+  127  the command is not found
+
+The other commands use the same codes where they apply; `status NAME` exits 0 when the lock is held and 1 when it is
+free, `break` exits 1 when there is no such hold, `doctor` exits 1 when it finds a danger.";
+
+const EXAMPLES: &str = "\
+Examples:
+  kilit run backup -- ./backup.sh          wait for the lock, run, release
+  kilit run -n backup -- ./backup.sh       or exit with 75 at once when it is taken
+  kilit run --wait 2m --ttl 10s deploy -- make deploy
+  kilit status                             who holds what
+  kilit break backup --token 42            end that one hold";
+
+const RUN_HELP: &str = "\
+The command has in its environment: KILIT_NAME; KILIT_TOKEN (decimal) and KILIT_TOKEN_SOURCE, absent where the engine \
+has no tokens; KILIT_TTL_MS. Show the token to the resource with every write: only a resource that compares tokens \
+is safe from a holder that was stopped for too long.
+
+The command leads a process group of its own. INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT reach the group \
+once each; a second TERM or INT, or the end of --grace after a first, becomes KILL. When the command ends by itself, \
+the lock is released at once, and members of its group that live on are named. When kilit ends it, the whole group is \
+gone before the lock is released. If kilit itself is killed, a guardian process kills the group first and lets go of \
+the lock after. Processes that left the group (setsid) are not covered: only a fence covers those.
+
+When the engine does not answer in time, the command gets TERM, then KILL, and is dead before the engine can give the \
+lock to another. When the engine itself ended the hold (a break, a deleted key), the command is killed within the \
+notice bound that `kilit engines` prints. Both exit with 79.";
+
+/// Hold a lock while a command runs.
+#[derive(Debug, Parser)]
+#[command(
+    name = "kilit",
+    version,
+    about = "Distributed locks that say exactly how far they can be trusted",
+    after_help = EXAMPLES,
+    after_long_help = long_help(),
+    max_term_width = 110,
+    disable_help_subcommand = true
+)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+fn long_help() -> String {
+    format!("{EXAMPLES}\n\n{EXIT_CODES}")
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Hold NAME while COMMAND runs
+    Run(Box<Run>),
+    /// Show who holds a lock and who waits for it, or all locks without NAME
+    Status(Status),
+    /// End one hold of NAME, and no other
+    Break(Break),
+    /// List the engines built in, their URL forms and what each promises
+    Engines(Engines),
+    /// Look at the engine's settings and say what endangers locks there
+    Doctor(Doctor),
+    /// Print shell completions
+    #[command(hide = true)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the man page
+    #[command(hide = true)]
+    Man,
+    /// Watch over the command of a `kilit run`
+    #[command(hide = true)]
+    Guardian {
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = run_help())]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) name: Name,
+
+    #[command(flatten)]
+    pub(crate) engine: Engine,
+
+    /// How long to wait for the lock: a duration, `0` for one try, or `forever`
+    #[arg(long, value_name = "DURATION", default_value = "forever", value_parser = str::parse::<Wait>)]
+    pub(crate) wait: Wait,
+
+    /// Make one try, as with `--wait 0`
+    #[arg(short = 'n', conflicts_with = "wait")]
+    pub(crate) no_wait: bool,
+
+    /// How long the lock outlives a holder that has vanished, on engines with leases: 100ms to 7d
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = kilit::duration::parse)]
+    pub(crate) ttl: Duration,
+
+    /// Between TERM and KILL, when the lock is lost or kilit is told to end [default: 3s, or a tenth of the TTL if that
+    /// is less]
+    #[arg(long, value_name = "DURATION", value_parser = kilit::duration::parse)]
+    pub(crate) grace: Option<Duration>,
+
+    /// Hold the lock beside others that share it, and never beside one that does not
+    #[arg(long, conflicts_with = "permits")]
+    pub(crate) shared: bool,
+
+    /// Hold N of TOTAL permits
+    #[arg(long, value_name = "N/TOTAL", value_parser = permits)]
+    pub(crate) permits: Option<Share>,
+
+    /// What it costs if two holders run at once: `correctness` is refused where tokens cannot protect data
+    #[arg(long, value_enum, default_value_t = PurposeArg::Efficiency)]
+    pub(crate) purpose: PurposeArg,
+
+    /// End the hold after this time, whatever the command does
+    #[arg(long, value_name = "DURATION", value_parser = kilit::duration::parse)]
+    pub(crate) max_hold: Option<Duration>,
+
+    /// How much longer the lock stays closed after a holder that vanished
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = kilit::duration::parse)]
+    pub(crate) lock_delay: Duration,
+
+    /// What `status` shows about this holder [default: host/pid]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) note: Option<String>,
+
+    /// One exit code, 1 to 255, for all of kilit's own outcomes but 64, 126 and 127
+    #[arg(long, value_name = "CODE")]
+    pub(crate) own_exit: Option<NonZeroU8>,
+
+    /// The command and its arguments, after `--`; no shell is involved
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+fn run_help() -> String {
+    format!("{RUN_HELP}\n\n{EXIT_CODES}")
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Status {
+    #[command(flatten)]
+    pub(crate) name: Option<Name>,
+
+    #[command(flatten)]
+    pub(crate) engine: Engine,
+
+    /// Print one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("target").required(true)))]
+pub(crate) struct Break {
+    #[command(flatten)]
+    pub(crate) name: Name,
+
+    #[command(flatten)]
+    pub(crate) engine: Engine,
+
+    /// The token of the hold to end, as `status` prints it
+    #[arg(long, value_name = "N", group = "target")]
+    pub(crate) token: Option<String>,
+
+    /// The owner of the hold to end, where it has no token
+    #[arg(long, value_name = "ID", group = "target")]
+    pub(crate) owner: Option<String>,
+
+    /// End it even where more ends with it: other holds, or the process
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Engines {
+    /// Print one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Print a table for a page of documentation
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) markdown: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    pub(crate) engine: Engine,
+
+    /// Print one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Which engine.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Engine {
+    /// The engine's URL; `kilit engines` lists the forms [default: `file:` in a directory of the user's state]
+    #[arg(long = "engine", value_name = "URL", env = "KILIT_ENGINE", hide_env_values = true)]
+    pub(crate) url: Option<String>,
+}
+
+/// The lock's name, byte for byte.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Name {
+    /// The lock's name: 1 to 512 bytes
+    #[arg(value_name = "NAME")]
+    plain: Option<OsString>,
+
+    /// The lock's name, when it begins with `-`, as in `--name=-x`
+    #[arg(long = "name", value_name = "NAME", allow_hyphen_values = true)]
+    dashed: Option<OsString>,
+}
+
+impl Name {
+    /// The name as kilit takes it.
+    pub(crate) fn lock(&self) -> kilit::Result<LockName> {
+        let name = self.plain.as_ref().or(self.dashed.as_ref());
+        LockName::new(name.map(|name| name.as_bytes()).unwrap_or_default())
+    }
+}
+
+/// How long to wait for the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    For(Duration),
+    Forever,
+}
+
+impl FromStr for Wait {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "forever" => Ok(Self::Forever),
+            _ => kilit::duration::parse(text).map(Self::For).map_err(|why| format!("{why}, or `forever`")),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PurposeArg {
+    /// Money: work is done twice
+    Efficiency,
+    /// Data
+    Correctness,
+}
+
+impl From<PurposeArg> for Purpose {
+    fn from(purpose: PurposeArg) -> Self {
+        match purpose {
+            PurposeArg::Efficiency => Self::Efficiency,
+            PurposeArg::Correctness => Self::Correctness,
+        }
+    }
+}
+
+fn permits(text: &str) -> Result<Share, String> {
+    let number = |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+    let (units, total) = text
+        .split_once('/')
+        .and_then(|(units, total)| Some((number(units)?, number(total)?)))
+        .ok_or("write it as N/TOTAL, as in 1/4")?;
+    Share::permits(units, total).map_err(|error| error.to_string())
+}

@@ -1,0 +1,50 @@
+//! One file a subcommand.
+
+mod break_;
+mod completions;
+mod doctor;
+mod engines;
+mod man;
+mod run;
+mod status;
+
+use std::io;
+
+use crate::{
+    args::{Args, Command},
+    exit_code::ExitCode,
+    failure::{Failure, Result},
+    guardian,
+};
+
+/// Runs what was asked for, and says with which number `kilit` exits.
+pub(crate) fn execute(args: Args) -> (Result<ExitCode>, Option<std::num::NonZeroU8>) {
+    let own_exit = match &args.command {
+        Command::Run(run) => run.own_exit,
+        _ => None,
+    };
+    let result = match args.command {
+        Command::Run(run) => run::run(*run),
+        Command::Status(status) => block_on(status::status(status)),
+        Command::Break(target) => block_on(break_::break_(target)),
+        Command::Engines(format) => engines::engines(&format),
+        Command::Doctor(doctor) => block_on(doctor::doctor(doctor)),
+        Command::Completions { shell } => completions::completions(shell),
+        Command::Man => man::man(),
+        Command::Guardian { command } => guard(&command),
+    };
+    (result, own_exit)
+}
+
+fn guard(command: &[std::ffi::OsString]) -> Result<ExitCode> {
+    guardian::guard(command).map_err(|error| Failure::system("guard", &error))?;
+    Ok(ExitCode::Success)
+}
+
+fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    runtime().map_err(|error| Failure::system("start", &error))?.block_on(future)
+}
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}

@@ -1,0 +1,240 @@
+//! While the command runs: its end, signals, the clock and the lock's loss, whichever comes first.
+
+use std::pin::pin;
+
+use kilit::{Client, Clock, Hold, LossReason, Moment};
+use rustix::process::Signal;
+
+use super::plan::{Margins, Plan};
+use crate::{
+    exit_code::ExitCode,
+    group::Group,
+    guardian::{End, Guardian, News},
+    signals::Signals,
+};
+
+/// How long after a KILL that did not empty the group the next is sent.
+const KILL_AGAIN: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// How a run went.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The command has ended by itself. Members of its group may live.
+    Ended(ExitCode),
+    /// The command has ended by a signal that went through `kilit`. Its group is gone.
+    EndedByKilit(ExitCode),
+    /// The lock was lost, or was about to be. The group is gone.
+    Lost {
+        /// Why.
+        why: String,
+        /// What became of the command.
+        command: String,
+    },
+}
+
+pub(super) struct Watch<'a> {
+    hold: &'a Hold,
+    guardian: &'a Guardian,
+    signals: &'a mut Signals,
+    clock: &'a Clock,
+    plan: &'a Plan,
+    margins: Margins,
+    leases: bool,
+    /// The deadline that the guardian knows of.
+    told: Option<Moment>,
+    /// TERM was sent, or KILL: the group must be gone before the lock is released.
+    ending: bool,
+    /// When the group is killed.
+    kill_at: Moment,
+    /// Signals that were passed on.
+    passed: Vec<Signal>,
+    lost: Option<LossReason>,
+}
+
+impl<'a> Watch<'a> {
+    pub(super) fn new(
+        client: &'a Client,
+        hold: &'a Hold,
+        plan: &'a Plan,
+        guardian: &'a Guardian,
+        signals: &'a mut Signals,
+    ) -> Self {
+        Self {
+            hold,
+            guardian,
+            signals,
+            clock: client.clock(),
+            plan,
+            margins: plan.margins,
+            leases: client.assurance().leases,
+            told: None,
+            ending: false,
+            kill_at: Moment::FAR,
+            passed: Vec::new(),
+            lost: None,
+        }
+    }
+
+    /// Returns when the command has ended and, unless it did so by itself, its group is gone.
+    pub(super) async fn until_the_end(mut self) -> Outcome {
+        let end = match self.drive(self.guardian.next()).await {
+            News::Ended(end) => end,
+            News::GuardianIsGone => {
+                self.group().kill();
+                return Outcome::Lost {
+                    why: "the guardian was killed".to_owned(),
+                    command: "was ended".to_owned(),
+                };
+            }
+        };
+        if self.lost.is_none() {
+            // The clock decides, even over a good end: this process may have been stopped.
+            self.lost = match (self.hold.check(), end) {
+                (Err(loss), _) => Some(loss.reason),
+                (Ok(()), End::Expired) => Some(self.silence()),
+                (Ok(()), _) => None,
+            };
+            if self.lost.is_some() {
+                self.kill();
+            }
+        }
+        let by_signal = self.passed.iter().any(|signal| end == End::Killed(signal.as_raw()));
+        if !self.ending && !by_signal {
+            return Outcome::Ended(exit_code(end));
+        }
+        self.end_group().await;
+        match self.lost {
+            Some(reason) => {
+                Outcome::Lost { why: format!("the lock was lost: {reason}"), command: account(end) }
+            }
+            None => Outcome::EndedByKilit(exit_code(end)),
+        }
+    }
+
+    /// What is left of the group gets the rest of its grace.
+    async fn end_group(&mut self) {
+        let group = self.group();
+        self.kill_at = self.kill_at.min(self.clock.now() + self.margins.grace);
+        let empty = tokio::task::spawn_blocking(move || group.wait_empty(std::time::Duration::MAX));
+        // It ends with the group; nothing in it panics.
+        let _ = self.drive(empty).await;
+    }
+
+    /// Does what is due until `end` comes.
+    async fn drive<T>(&mut self, end: impl Future<Output = T>) -> T {
+        let (mut end, mut standing) = (pin!(end), self.hold.standing());
+        loop {
+            let due = self.follow_deadline();
+            tokio::select! {
+                biased;
+                () = self.hold.lost().cancelled(), if self.lost.is_none() => self.on_loss(),
+                () = self.clock.sleep_until(due) => self.on_clock(),
+                signal = self.signals.next() => self.pass_on(signal),
+                end = &mut end => return end,
+                Ok(()) = standing.changed() => {}
+            }
+        }
+    }
+
+    /// Tells the guardian when the deadline has moved. Returns the next moment to look at the clock.
+    fn follow_deadline(&mut self) -> Moment {
+        let deadline = self.hold.deadline();
+        let kill_at = deadline.map(|deadline| deadline.before(self.margins.kill));
+        if deadline != self.told && self.guardian.set_deadline(kill_at) {
+            self.told = deadline;
+        }
+        let Some(deadline) = deadline else { return self.kill_at };
+        // A renewal is no news; it is seen soon enough.
+        let look = self.clock.now() + self.hold.ttl() / 10;
+        let term = if self.lost.is_none() { deadline.before(self.margins.term()) } else { Moment::FAR };
+        self.kill_at.min(term).min(look)
+    }
+
+    fn on_clock(&mut self) {
+        let now = self.clock.now();
+        if let Some(deadline) = self.hold.deadline().filter(|_| self.lost.is_none())
+            && now >= deadline.before(self.margins.term())
+        {
+            self.lost = Some(self.silence());
+            self.terminate(Signal::TERM, deadline.before(self.margins.kill));
+        }
+        if now >= self.kill_at {
+            self.kill();
+        }
+    }
+
+    fn on_loss(&mut self) {
+        let Err(loss) = self.hold.check() else { return };
+        self.lost = Some(loss.reason);
+        // By silence, the clock has not been looked at in time: a stop. On a session engine, another may hold it now.
+        if loss.reason.by_silence() || !self.leases {
+            self.kill();
+        } else {
+            self.terminate(Signal::TERM, self.clock.now() + self.margins.grace);
+        }
+    }
+
+    fn pass_on(&mut self, signal: Signal) {
+        let asks_to_end = |signal: &Signal| matches!(*signal, Signal::TERM | Signal::INT);
+        if !asks_to_end(&signal) {
+            self.group().signal(signal);
+        } else if self.passed.iter().any(asks_to_end) {
+            self.kill();
+        } else {
+            self.terminate(signal, self.clock.now() + self.margins.grace);
+        }
+        if !self.passed.contains(&signal) {
+            self.passed.push(signal);
+        }
+    }
+
+    /// Asks the group to end, and sees to it that it is killed at `kill_at`.
+    fn terminate(&mut self, signal: Signal, kill_at: Moment) {
+        self.begin_ending();
+        self.group().signal(signal);
+        self.kill_at = self.kill_at.min(kill_at);
+    }
+
+    fn kill(&mut self) {
+        self.begin_ending();
+        self.group().signal(Signal::KILL);
+        self.kill_at = self.clock.now() + KILL_AGAIN;
+    }
+
+    fn begin_ending(&mut self) {
+        if !self.ending {
+            self.ending = true;
+            self.guardian.begin_ending();
+        }
+    }
+
+    /// Why the deadline comes without a renewal.
+    fn silence(&self) -> LossReason {
+        match self.plan.terms.max_hold {
+            Some(longest) if self.hold.held_for() >= longest => LossReason::MaxHold,
+            _ => LossReason::Silence,
+        }
+    }
+
+    fn group(&self) -> Group {
+        self.guardian.group()
+    }
+}
+
+fn exit_code(end: End) -> ExitCode {
+    match end {
+        // A status has eight bits.
+        End::Exited(code) => ExitCode::Command(code as u8),
+        End::Killed(signal) => {
+            Signal::from_named_raw(signal).map_or(ExitCode::Command(u8::MAX), ExitCode::Signal)
+        }
+        End::Expired => ExitCode::Lost,
+    }
+}
+
+fn account(end: End) -> String {
+    match end {
+        End::Exited(code) => format!("exited with {code}"),
+        End::Killed(_) | End::Expired => "was ended".to_owned(),
+    }
+}

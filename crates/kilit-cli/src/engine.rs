@@ -1,0 +1,85 @@
+//! Which engine, and whether it is fit for a command.
+
+use kilit::{Descriptor, EngineUrl, Exclusion};
+
+use crate::{
+    args,
+    failure::{Failure, Result},
+};
+
+/// Where the locks are unless something else is said.
+const DEFAULT: &str = "file:";
+
+/// An engine that was named, and is not opened yet.
+#[derive(Debug)]
+pub(crate) struct Choice {
+    pub(crate) descriptor: &'static Descriptor,
+    pub(crate) url: EngineUrl,
+}
+
+impl Choice {
+    /// What was typed, or the default.
+    pub(crate) fn new(engine: &args::Engine) -> Result<Self> {
+        let text = engine.url.as_deref().filter(|text| !text.is_empty()).unwrap_or(DEFAULT);
+        let url: EngineUrl = text.parse()?;
+        let descriptor = kilit::descriptor(&url)?;
+        Ok(Self { descriptor, url })
+    }
+
+    /// Refuses an engine that excludes nobody outside of this process.
+    pub(crate) fn must_exclude_processes(&self) -> Result<()> {
+        if (self.descriptor.assurance)().exclusion == Exclusion::Process {
+            let scheme = self.descriptor.scheme;
+            return Err(Failure::usage(format!(
+                "`{scheme}:` excludes within one process only, so a command under it excludes nobody; \
+                 choose another engine (`kilit engines` lists them)"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Opens it.
+    pub(crate) async fn open(self) -> Result<kilit::Client> {
+        Ok(kilit::Client::open(self.descriptor, self.url).await?)
+    }
+}
+
+/// Whether the text of an engine's URL must be kept from the command: it holds a password, or nobody knows.
+pub(crate) fn is_secret(url: &str) -> bool {
+    url.parse::<EngineUrl>().map_or(true, |url| url.password().is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choose(url: &str) -> Result<Choice> {
+        Choice::new(&args::Engine { url: Some(url.to_owned()) })
+    }
+
+    #[test]
+    fn the_default_is_the_file_engine() {
+        assert_eq!(choose("").unwrap().descriptor.scheme, "file");
+        assert_eq!(Choice::new(&args::Engine { url: None }).unwrap().descriptor.scheme, "file");
+    }
+
+    #[test]
+    fn an_unknown_engine_is_wrong_usage() {
+        let text = choose("nosuch://u:s3cret@h").unwrap_err().to_string();
+        assert!(text.contains("`nosuch:`") && text.contains("file") && !text.contains("s3cret"), "{text}");
+    }
+
+    #[test]
+    fn memory_excludes_no_process() {
+        choose("file:").unwrap().must_exclude_processes().unwrap();
+        assert_eq!(choose("memory:").unwrap().must_exclude_processes().unwrap_err().code.number(), 64);
+    }
+
+    #[test]
+    fn urls_with_passwords_are_secret() {
+        for secret in ["redis://u:p@h", "redis://:p@h", "nonsense"] {
+            assert!(is_secret(secret), "{secret}");
+        }
+        assert!(!is_secret("file:///d") && !is_secret("redis://u@h"));
+    }
+}

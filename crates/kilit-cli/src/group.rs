@@ -1,0 +1,170 @@
+//! The command's process group.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    process::{
+        Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, kill_process_group, pidfd_open,
+        test_kill_process_group,
+    },
+};
+
+/// A process group, by the process that leads it. The guardian leaves the leader unreaped for as long as it lives, so
+/// the number cannot come to mean another group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Group(pub(crate) Pid);
+
+impl Group {
+    /// Sends `signal` to every member. An empty group is fine.
+    pub(crate) fn signal(self, signal: Signal) {
+        // What may not be signalled, another user's process say, is waited for instead.
+        let _ = kill_process_group(self.0, signal);
+    }
+
+    /// The members that live; a zombie does not.
+    pub(crate) fn members(self) -> Vec<Process> {
+        if test_kill_process_group(self.0) == Err(Errno::SRCH) {
+            return vec![];
+        }
+        Process::all().filter(|process| process.group == Some(self.0) && process.lives).collect()
+    }
+
+    /// Waits until no member lives; for `within` at most. Says whether none does.
+    pub(crate) fn wait_empty(self, within: Duration) -> bool {
+        let until = Instant::now().checked_add(within);
+        loop {
+            let members = self.members();
+            let Some(member) = members.first() else { return true };
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return false;
+            }
+            member.wait(left.unwrap_or(Duration::MAX).min(Duration::from_secs(1)));
+        }
+    }
+
+    /// KILL, until no member lives.
+    pub(crate) fn kill(self) {
+        loop {
+            self.signal(Signal::KILL);
+            if self.wait_empty(Duration::from_millis(100)) {
+                return;
+            }
+        }
+    }
+}
+
+/// Kills what a guardian that was itself killed has left to this process, a subreaper: all children that started no
+/// earlier than `since`, and their groups.
+pub(crate) fn kill_orphans(since: StartTime) {
+    loop {
+        let is_ours =
+            |process: &Process| process.parent == Some(getpid()) && process.started >= since && process.lives;
+        let orphans: Vec<_> = Process::all().filter(is_ours).collect();
+        let Some(first) = orphans.first() else { return };
+        for orphan in &orphans {
+            let _ = kill_process(orphan.pid, Signal::KILL);
+            if orphan.group == Some(orphan.pid) {
+                Group(orphan.pid).signal(Signal::KILL);
+            }
+        }
+        first.wait(Duration::from_millis(100));
+    }
+}
+
+/// Reaps every child that has ended.
+pub(crate) fn reap_all() {
+    while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
+}
+
+/// When a process started, in clock ticks since boot.
+pub(crate) type StartTime = u64;
+
+/// A process as `/proc` shows it.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) pid: Pid,
+    /// The program's name, at most 15 bytes of anything.
+    pub(crate) command: String,
+    pub(crate) started: StartTime,
+    lives: bool,
+    parent: Option<Pid>,
+    group: Option<Pid>,
+}
+
+impl Process {
+    /// The process with this id, if there is one.
+    pub(crate) fn find(pid: Pid) -> Option<Self> {
+        // pid (command) state parent group … and, as the 22nd field, the start.
+        let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+        let stat = String::from_utf8_lossy(&stat);
+        let (head, tail) = stat.rsplit_once(") ")?;
+        let fields: Vec<_> = tail.split(' ').collect();
+        let id = |at: usize| Pid::from_raw(fields.get(at)?.parse().ok()?);
+        Some(Self {
+            pid,
+            command: head.split_once('(')?.1.to_owned(),
+            started: fields.get(19)?.parse().ok()?,
+            lives: !matches!(*fields.first()?, "Z" | "X"),
+            parent: id(1),
+            group: id(2),
+        })
+    }
+
+    fn all() -> impl Iterator<Item = Self> {
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+        pids.filter_map(Self::find)
+    }
+
+    /// Waits until it has ended; for `within` at most.
+    pub(crate) fn wait(&self, within: Duration) {
+        // No descriptor: it has ended, or the system has none left. The caller looks again.
+        let Ok(pidfd) = pidfd_open(self.pid, PidfdFlags::empty()) else { return };
+        let within = Timespec { tv_sec: within.as_secs() as i64, tv_nsec: within.subsec_nanos().into() };
+        let _ = poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&within));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        os::unix::process::CommandExt,
+        process::{Command, Stdio},
+    };
+
+    use super::*;
+
+    #[test]
+    fn this_process_is_found() {
+        let me = Process::find(getpid()).unwrap();
+        assert!(me.lives && me.started > 0);
+        assert_eq!(me.parent, rustix::process::getppid());
+        assert_eq!(me.group, Some(rustix::process::getpgrp()));
+    }
+
+    #[test]
+    fn a_group_is_killed_with_its_grandchildren() {
+        let mut shell = Command::new("sh")
+            .args(["-c", "sleep 600 & echo ready; wait"])
+            .process_group(0)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = [0; 6];
+        std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut ready).unwrap();
+        let group = Group(Pid::from_child(&shell));
+        assert_eq!(group.members().len(), 2);
+        assert!(!group.wait_empty(Duration::ZERO));
+        group.kill();
+        assert!(group.members().is_empty(), "zombies do not count");
+        shell.wait().unwrap();
+        group.signal(Signal::TERM);
+        assert!(group.wait_empty(Duration::ZERO));
+    }
+}

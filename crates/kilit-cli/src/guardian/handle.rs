@@ -1,0 +1,235 @@
+//! The side of the guardian that is in `kilit`.
+
+use std::{
+    ffi::OsString,
+    io, iter,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::process::CommandExt,
+    },
+    process::{Child, Command},
+    time::Duration,
+};
+
+use kilit::{Moment, sys::Readable};
+use rustix::{
+    process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, set_child_subreaper},
+    stdio::stdin,
+};
+use tokio::task::AbortHandle;
+
+use super::protocol::{End, Event, Order, channel, receive, send};
+use crate::group::{Group, Process, kill_orphans, reap_all};
+
+/// How long a guardian may be silent about a command that has ended before it is woken, and how long it may take to
+/// end when all is done before it is killed.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How a command is to be started.
+#[derive(Debug)]
+pub(crate) struct Start {
+    /// Variables of its environment.
+    pub(crate) env: Vec<(String, Vec<u8>)>,
+    /// A duplicate of the lock's file, where there is one.
+    pub(crate) lock: Option<OwnedFd>,
+    /// When the guardian kills the group.
+    pub(crate) kill_at: Option<Moment>,
+    /// Whether it takes the terminal's foreground.
+    pub(crate) foreground: bool,
+}
+
+/// Why a command was not started, or does not run any more.
+#[derive(Debug)]
+pub(crate) enum NotStarted {
+    /// The system does not execute it.
+    Command(io::Error),
+    /// No guardian could be had.
+    System(io::Error),
+    /// The guardian was killed in the act; what it had started is dead.
+    GuardianIsGone,
+}
+
+impl From<io::Error> for NotStarted {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// A guardian that waits for the lock to be had.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    launch: Command,
+    process: Child,
+    socket: OwnedFd,
+}
+
+impl Waiting {
+    /// Starts a guardian for `command`, without the variables `without` in its environment and the command's.
+    pub(crate) fn spawn(command: &[OsString], without: &[&str]) -> io::Result<Self> {
+        // What a guardian that was killed leaves behind comes to this process.
+        set_child_subreaper(Some(getpid()))?;
+        let mut launch = Command::new("/proc/self/exe");
+        launch.arg0("kilit").args(["guardian", "--"]).args(command).process_group(0);
+        for key in without {
+            launch.env_remove(key);
+        }
+        let (process, socket) = spawn(&mut launch)?;
+        Ok(Self { launch, process, socket })
+    }
+
+    /// Has the command started.
+    pub(crate) async fn start(mut self, start: Start) -> Result<Guardian, NotStarted> {
+        let socket = self.ready().await?;
+        let started = Process::find(pid_of(&self.process)).map_or(0, |process| process.started);
+        let order = Order::Start {
+            env: start.env,
+            kill_at: start.kill_at.map(Moment::as_nanos),
+            foreground: start.foreground,
+        };
+        let fds: Vec<_> = iter::once(stdin()).chain(start.lock.as_ref().map(|lock| lock.as_fd())).collect();
+        send(socket.fd(), &order, &fds)?;
+        match next_event(&socket).await {
+            Some(Event::Started(pid)) => {
+                let pid = Pid::from_raw(pid).ok_or(io::Error::from(io::ErrorKind::InvalidData))?;
+                let nudge = nudge_when_ended(pid, pid_of(&self.process));
+                Ok(Guardian { process: self.process, socket, group: Group(pid), nudge })
+            }
+            Some(Event::NotStarted { errno }) => {
+                let _ = send(socket.fd(), &Order::Finish, &[]);
+                end(self.process);
+                Err(NotStarted::Command(io::Error::from_raw_os_error(errno)))
+            }
+            _ => {
+                let _ = self.process.kill();
+                kill_orphans(started);
+                end(self.process);
+                Err(NotStarted::GuardianIsGone)
+            }
+        }
+    }
+
+    /// Waits until no signal but KILL can end the guardian. One that was ended before is replaced.
+    async fn ready(&mut self) -> io::Result<Readable> {
+        for _ in 0..3 {
+            let socket = Readable::new(self.socket.try_clone()?)?;
+            if let Some(Event::Ready) = next_event(&socket).await {
+                return Ok(socket);
+            }
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+            (self.process, self.socket) = spawn(&mut self.launch)?;
+        }
+        Err(io::Error::other("the guardian ends as soon as it is started"))
+    }
+
+    /// Ends it: no lock was had.
+    pub(crate) fn dismiss(self) {
+        drop(self.socket);
+        end(self.process);
+    }
+}
+
+/// A guardian with a command that runs.
+#[derive(Debug)]
+pub(crate) struct Guardian {
+    process: Child,
+    socket: Readable,
+    group: Group,
+    nudge: AbortHandle,
+}
+
+/// What becomes of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// It has ended.
+    Ended(End),
+    /// The guardian was killed. The command may live.
+    GuardianIsGone,
+}
+
+impl Guardian {
+    /// The command's group.
+    pub(crate) fn group(&self) -> Group {
+        self.group
+    }
+
+    /// The end of the command, or of the guardian. Cancel safe.
+    pub(crate) async fn next(&self) -> News {
+        loop {
+            match next_event(&self.socket).await {
+                Some(Event::Ended(end)) => return News::Ended(end),
+                Some(_) => {}
+                None => return News::GuardianIsGone,
+            }
+        }
+    }
+
+    /// Tells the guardian when it must kill the group. Says whether it could be told: a guardian that is stopped reads
+    /// nothing.
+    pub(crate) fn set_deadline(&self, at: Option<Moment>) -> bool {
+        self.tell(&Order::Deadline(at.map(Moment::as_nanos)))
+    }
+
+    /// From here on the guardian keeps the lock's file until the group is gone.
+    pub(crate) fn begin_ending(&self) {
+        self.tell(&Order::Ending);
+    }
+
+    fn tell(&self, order: &Order) -> bool {
+        // If it is gone, `next` says so.
+        send(self.socket.fd(), order, &[]).is_ok()
+    }
+
+    /// Ends the guardian: the command has ended, and so has its group where that matters.
+    pub(crate) fn finish(self) {
+        self.tell(&Order::Finish);
+        self.nudge.abort();
+        end(self.process);
+    }
+}
+
+fn spawn(launch: &mut Command) -> io::Result<(Child, OwnedFd)> {
+    let (ours, theirs) = channel()?;
+    let process = launch.stdin(theirs).spawn()?;
+    // The other end must be open in the guardian alone.
+    launch.stdin(std::process::Stdio::null());
+    Ok((process, ours))
+}
+
+async fn next_event(socket: &Readable) -> Option<Event> {
+    let event = socket.read_with(|fd| receive(fd)).await;
+    // A packet that cannot be read comes from no guardian of ours.
+    event.ok().flatten().map(|(event, _)| event)
+}
+
+/// A guardian that was stopped is continued when its command has ended: nobody else knows how.
+fn nudge_when_ended(command: Pid, guardian: Pid) -> AbortHandle {
+    let nudge = async move {
+        // No descriptor: the guardian was killed in this moment, which is news enough.
+        let Ok(exit) =
+            pidfd_open(command, PidfdFlags::empty()).map_err(io::Error::from).and_then(Readable::new)
+        else {
+            return;
+        };
+        let _ = exit.wait().await;
+        loop {
+            tokio::time::sleep(PATIENCE).await;
+            let _ = kill_process(guardian, Signal::CONT);
+        }
+    };
+    tokio::spawn(nudge).abort_handle()
+}
+
+/// Waits for a guardian that has nothing left to do, and reaps it and what it has left.
+fn end(mut guardian: Child) {
+    if let Some(process) = Process::find(pid_of(&guardian)) {
+        process.wait(PATIENCE);
+    }
+    let _ = guardian.kill();
+    let _ = guardian.wait();
+    reap_all();
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_child(child)
+}

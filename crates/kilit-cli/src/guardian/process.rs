@@ -1,0 +1,234 @@
+//! The guardian's own side.
+
+use std::{
+    convert::Infallible,
+    ffi::{OsStr, OsString},
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::{ffi::OsStrExt, net::UnixStream, process::CommandExt},
+    },
+    process::{Command, Stdio},
+};
+
+use kilit::Clock;
+use nix::sys::wait;
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    process::{Pid, WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid},
+    time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    },
+};
+use signal_hook::consts::SIGCHLD;
+
+use super::protocol::{End, Event, Order, receive, send};
+use crate::{
+    group::{Group, reap_all},
+    signals, sys,
+};
+
+/// Runs the guardian; `kilit` is at the other end of its stdin. Returns when all is done.
+pub(crate) fn guard(command: &[OsString]) -> io::Result<()> {
+    signals::block_all_but_child();
+    set_child_subreaper(Some(getpid()))?;
+    let (news, sender) = UnixStream::pair()?;
+    news.set_nonblocking(true)?;
+    // A handler of our own, so that children become zombies even if SIGCHLD was ignored when kilit started.
+    signal_hook::low_level::pipe::register(SIGCHLD, sender)?;
+    let socket = io::stdin().as_fd().try_clone_to_owned()?;
+    send(&socket, &Event::Ready, &[])?;
+    Guard {
+        command,
+        socket,
+        news,
+        timer: timer()?,
+        lock: None,
+        child: None,
+        kill_at: None,
+        phase: Phase::Watching,
+    }
+    .run()
+}
+
+struct Guard<'a> {
+    command: &'a [OsString],
+    socket: OwnedFd,
+    /// Readable when a child may have ended.
+    news: UnixStream,
+    timer: OwnedFd,
+    /// The lock's file, shared with `kilit`.
+    lock: Option<OwnedFd>,
+    /// The command, which leads its group. Not reaped before the end.
+    child: Option<Pid>,
+    kill_at: Option<u64>,
+    phase: Phase,
+}
+
+#[derive(PartialEq, Eq)]
+enum Phase {
+    /// The command runs, or was not started yet.
+    Watching,
+    /// `kilit` ends the command.
+    Ending,
+    /// The command has ended and `kilit` was told.
+    Ended,
+}
+
+/// Why the loop ends.
+enum Stop {
+    Finished,
+    KilitIsGone,
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Guard<'_> {
+    fn run(mut self) -> io::Result<()> {
+        let Err(stop) = self.watch();
+        if !matches!(stop, Stop::Finished) {
+            self.kill();
+        }
+        reap_all();
+        drop(self.lock);
+        match stop {
+            Stop::Failed(error) => Err(error),
+            Stop::Finished | Stop::KilitIsGone => Ok(()),
+        }
+    }
+
+    fn watch(&mut self) -> Result<Infallible, Stop> {
+        loop {
+            let mut fds = [&self.socket.as_fd(), &self.news.as_fd(), &self.timer.as_fd()]
+                .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN));
+            match poll(&mut fds, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(Stop::Failed(error.into())),
+            }
+            // Orders first: after a stop, the latest deadline counts. Then the clock, before a child's good end.
+            self.obey()?;
+            if self.phase != Phase::Ended
+                && self.kill_at.is_some_and(|at| Clock::system().now().as_nanos() >= at)
+            {
+                self.kill();
+                self.lock = None;
+                self.tell_end(End::Expired);
+            }
+            self.look_at_children();
+        }
+    }
+
+    fn obey(&mut self) -> Result<(), Stop> {
+        loop {
+            match receive(&self.socket) {
+                Ok(Some((Order::Start { env, kill_at, foreground }, fds))) => {
+                    self.set_deadline(kill_at)?;
+                    let mut fds = fds.into_iter();
+                    let stdin = fds.next().ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
+                    self.lock = fds.next();
+                    self.start(stdin, &env, foreground)?;
+                }
+                Ok(Some((Order::Deadline(at), _))) => self.set_deadline(at)?,
+                Ok(Some((Order::Ending, _))) if self.phase == Phase::Watching => self.phase = Phase::Ending,
+                Ok(Some((Order::Ending, _))) => {}
+                Ok(Some((Order::Finish, _))) => return Err(Stop::Finished),
+                Ok(None) => return Err(Stop::KilitIsGone),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Stop::Failed(error)),
+            }
+        }
+    }
+
+    fn start(&mut self, stdin: OwnedFd, env: &[(String, Vec<u8>)], foreground: bool) -> io::Result<()> {
+        let mut command = Command::new(&self.command[0]);
+        command
+            .args(&self.command[1..])
+            .envs(env.iter().map(|(key, value)| (key, OsStr::from_bytes(value))))
+            .process_group(0)
+            .stdin(Stdio::from(stdin));
+        if foreground {
+            sys::take_foreground(&mut command);
+        }
+        let event = match command.spawn() {
+            Ok(child) => {
+                let pid = Pid::from_child(&child);
+                self.child = Some(pid);
+                Event::Started(pid.as_raw_nonzero().get())
+            }
+            Err(error) => {
+                self.lock = None;
+                Event::NotStarted { errno: error.raw_os_error().unwrap_or_default() }
+            }
+        };
+        send(&self.socket, &event, &[])
+    }
+
+    fn set_deadline(&mut self, at: Option<u64>) -> io::Result<()> {
+        self.kill_at = at;
+        let at = at.unwrap_or_default();
+        let once = Itimerspec {
+            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+            it_value: Timespec { tv_sec: (at / 1_000_000_000) as i64, tv_nsec: (at % 1_000_000_000) as _ },
+        };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once)?;
+        Ok(())
+    }
+
+    /// Tells `kilit` when the command has ended, and reaps orphans as they end.
+    fn look_at_children(&mut self) {
+        drain(&self.news);
+        let Some(child) = self.child.filter(|_| self.phase != Phase::Ended) else { return };
+        if let Some(end) = how_it_ended(child) {
+            if self.phase == Phase::Watching {
+                // It ended by itself. `kilit` is to be the last who lets go: that wakes the next holder.
+                self.lock = None;
+            }
+            return self.tell_end(end);
+        }
+        while let Some(orphan) = ended_child().filter(|pid| Pid::from_raw(pid.as_raw()) != Some(child)) {
+            let _ = wait::waitpid(orphan, None);
+        }
+    }
+
+    fn tell_end(&mut self, end: End) {
+        self.phase = Phase::Ended;
+        self.kill_at = None;
+        let _ = self.set_deadline(None);
+        // If `kilit` is gone, the end of file says so next.
+        let _ = send(&self.socket, &Event::Ended(end), &[]);
+    }
+
+    fn kill(&self) {
+        if let Some(child) = self.child {
+            Group(child).kill();
+        }
+    }
+}
+
+/// How the command has ended, if it has. It stays a zombie.
+fn how_it_ended(child: Pid) -> Option<End> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let status = waitid(WaitId::Pid(child), options).ok()??;
+    status.terminating_signal().map(End::Killed).or_else(|| status.exit_status().map(End::Exited))
+}
+
+/// Some child that has ended. It stays a zombie.
+fn ended_child() -> Option<nix::unistd::Pid> {
+    use wait::{Id, WaitPidFlag};
+    wait::waitid(Id::All, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT).ok()?.pid()
+}
+
+fn timer() -> io::Result<OwnedFd> {
+    Ok(timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?)
+}
+
+fn drain(mut socket: &UnixStream) {
+    while io::Read::read(&mut socket, &mut [0; 64]).is_ok_and(|read| read > 0) {}
+}
