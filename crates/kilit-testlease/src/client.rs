@@ -1,0 +1,269 @@
+//! The engine over TCP.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use kilit_core::{
+    Assurance, BoxFuture, Claim, Clock, Descriptor, Engine, EngineUrl, Error, ErrorKind, Evicted, Finding,
+    LockName, LockStatus, Moment, Released, Result, Target, TokenSource,
+    family::{Lease, LeaseEngine, Take},
+};
+use tokio::net::TcpStream;
+
+use crate::{
+    engine::{assurance, diagnose, look_by},
+    view::statuses,
+    wire::{Hello, Lines, Reply, Request, VERSION, WireName, WireTarget},
+};
+
+/// What this crate registers, in builds that ask for it.
+pub static ENGINES: &[Descriptor] = &[Descriptor {
+    scheme: "testlease",
+    aliases: &[],
+    urls: &["testlease://host:port"],
+    about: "a lease server for kilit's own tests",
+    settings: &[
+        ("connect_timeout", "how long to try to connect [default: 5s]"),
+        ("timeout", "how long to wait for an answer [default: 2s]"),
+    ],
+    assurance,
+    open,
+}];
+
+/// How many connections are kept while nothing is asked.
+const IDLE_MAX: usize = 16;
+
+/// A client of a lease server. Each operation has a connection to itself, and leaves it for the next one when it was
+/// answered: one that was given up takes its connection along.
+#[derive(Debug)]
+pub(crate) struct LeaseClient {
+    server: String,
+    connect_timeout: Duration,
+    timeout: Duration,
+    source: TokenSource,
+    clock: Clock,
+    assurance: Assurance,
+    idle: Mutex<Vec<Connection>>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    lines: Lines<TcpStream>,
+    source: TokenSource,
+}
+
+/// Whether an operation changes anything when it comes through.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effectful {
+    Yes,
+    No,
+}
+
+fn open(mut url: EngineUrl) -> BoxFuture<'static, Result<Arc<dyn Engine>>> {
+    Box::pin(async move {
+        let range = Duration::from_millis(1)..=Duration::from_secs(60);
+        let connect_timeout = url.take_duration("connect_timeout", Duration::from_secs(5), range.clone())?;
+        let timeout = url.take_duration("timeout", Duration::from_secs(2), range)?;
+        let [server] = url.hosts() else {
+            return Err(Error::invalid(
+                "a testlease URL names one server, as in `testlease://127.0.0.1:7000`",
+            ));
+        };
+        let server = server.clone();
+        if !matches!(url.path(), "" | "/") || url.user().is_some() {
+            return Err(Error::invalid("a testlease URL has neither a path nor a user"));
+        }
+        url.finish()?;
+        Ok(Arc::new(LeaseEngine::new(LeaseClient::open(server, connect_timeout, timeout).await?)) as _)
+    })
+}
+
+impl LeaseClient {
+    async fn open(server: String, connect_timeout: Duration, timeout: Duration) -> Result<Self> {
+        let clock = Clock::system();
+        let connection = connect(&server, connect_timeout, &clock).await?;
+        let source = connection.source.clone();
+        let idle = Mutex::new(vec![connection]);
+        Ok(Self { server, connect_timeout, timeout, source, clock, assurance: assurance(), idle })
+    }
+
+    async fn call(&self, request: Request, effectful: Effectful) -> Result<Reply> {
+        self.call_within(self.timeout, request, effectful).await
+    }
+
+    async fn call_within(&self, timeout: Duration, request: Request, effectful: Effectful) -> Result<Reply> {
+        let mut connection = self.connection().await?;
+        if matches!(request, Request::Take(_)) && connection.source != self.source {
+            return Err(Error::new(
+                ErrorKind::Refused,
+                format!(
+                    "the server {} has restarted and forgotten its locks: its tokens have no order with the ones \
+                     before; open the engine anew",
+                    self.server
+                ),
+            ));
+        }
+        let exchange = async {
+            connection.lines.write(&request).await?;
+            connection
+                .lines
+                .read::<Reply>()
+                .await?
+                .ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
+        };
+        let answered = self.clock.timeout_at(self.clock.now() + timeout, exchange).await;
+        let (what, source) = match answered {
+            Some(Ok(reply)) => {
+                self.keep(connection);
+                return Ok(reply);
+            }
+            Some(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
+                return Err(foreign(&self.server));
+            }
+            Some(Err(error)) => ("the connection ended before the answer".to_owned(), Some(error)),
+            None => (format!("no answer within {timeout:?}"), None),
+        };
+        // What was sent may have arrived, or may yet.
+        let kind = match effectful {
+            Effectful::Yes => ErrorKind::Unknown,
+            Effectful::No => ErrorKind::Unreachable,
+        };
+        let error = Error::new(kind, format!("{what} from {}", self.server));
+        Err(source.into_iter().fold(error, Error::with_source))
+    }
+
+    /// An idle connection that still stands, or a new one.
+    async fn connection(&self) -> Result<Connection> {
+        while let Some(connection) = { self.idle().pop() } {
+            // Between two operations the server has nothing to say but that the connection is over.
+            let said = connection.lines.stream().try_read(&mut [0]);
+            if said.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+                return Ok(connection);
+            }
+        }
+        connect(&self.server, self.connect_timeout, &self.clock).await
+    }
+
+    fn keep(&self, connection: Connection) {
+        let mut idle = self.idle();
+        if idle.len() < IDLE_MAX {
+            idle.push(connection);
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn connect(server: &str, within: Duration, clock: &Clock) -> Result<Connection> {
+    let unreachable = |error: io::Error| {
+        Error::new(ErrorKind::Unreachable, format!("cannot connect to {server}")).with_source(error)
+    };
+    let greet = async {
+        let stream = TcpStream::connect(server).await?;
+        stream.set_nodelay(true)?;
+        let mut lines = Lines::new(stream);
+        lines.write(&Hello { testlease: VERSION, source: None }).await?;
+        let hello = lines.read::<Hello>().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        io::Result::Ok((lines, hello))
+    };
+    let (lines, hello) = match clock.timeout_at(clock.now() + within, greet).await {
+        None => return Err(unreachable(io::ErrorKind::TimedOut.into())),
+        Some(Err(error)) if error.kind() == io::ErrorKind::InvalidData => return Err(foreign(server)),
+        Some(Err(error)) => return Err(unreachable(error)),
+        Some(Ok(greeted)) => greeted,
+    };
+    if hello.testlease != VERSION {
+        let text = format!(
+            "the lease server {server} speaks version {} of its protocol and this is version {VERSION}: use the \
+             same kilit on both sides",
+            hello.testlease
+        );
+        return Err(Error::new(ErrorKind::Incompatible, text));
+    }
+    let source =
+        hello.source.and_then(|source| TokenSource::new(source).ok()).ok_or_else(|| foreign(server))?;
+    Ok(Connection { lines, source })
+}
+
+fn foreign(server: &str) -> Error {
+    let text = format!("{server} is no lease server of this version of kilit");
+    Error::new(ErrorKind::Incompatible, text)
+}
+
+impl Lease for LeaseClient {
+    fn assurance(&self) -> &Assurance {
+        &self.assurance
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn token_source(&self) -> &TokenSource {
+        &self.source
+    }
+
+    async fn take(&self, claim: &Claim) -> Result<Take> {
+        match self.call(Request::Take(claim.into()), Effectful::Yes).await? {
+            Reply::Take(taken) => Ok(taken?.into()),
+            _ => Err(foreign(&self.server)),
+        }
+    }
+
+    async fn extend(&self, claims: &[Arc<Claim>]) -> Result<Vec<bool>> {
+        let leases = claims.iter().map(|claim| (&**claim).into()).collect();
+        match self.call(Request::Extend(leases), Effectful::Yes).await? {
+            Reply::Extend(kept) if kept.len() == claims.len() => Ok(kept),
+            _ => Err(foreign(&self.server)),
+        }
+    }
+
+    async fn cancel(&self, claim: &Claim) -> Result<Released> {
+        match self.call(Request::Cancel(claim.into()), Effectful::Yes).await? {
+            Reply::Cancel(true) => Ok(Released::Done),
+            Reply::Cancel(false) => Ok(Released::WasNotHeld),
+            _ => Err(foreign(&self.server)),
+        }
+    }
+
+    async fn hint(&self, claim: &Claim, until: Moment) {
+        let until = look_by(claim, until, &self.clock);
+        // A little sooner, so that its answer is here in time and leaves a connection to go on with.
+        let time = until.since(self.clock.now()).mul_f64(0.9);
+        let wait = self.call_within(time + self.timeout, Request::Wait(claim.into(), time), Effectful::No);
+        // Without the server's word the time alone must do: no busy loop while it is away.
+        if !matches!(self.clock.timeout_at(until, wait).await, Some(Ok(_))) {
+            self.clock.sleep_until(until).await;
+        }
+    }
+
+    async fn inspect(&self, name: Option<&LockName>) -> Result<Vec<LockStatus>> {
+        match self.call(Request::Inspect(name.cloned().map(WireName)), Effectful::No).await? {
+            Reply::Inspect(views) => Ok(statuses(views, name, &self.source)),
+            _ => Err(foreign(&self.server)),
+        }
+    }
+
+    async fn evict(&self, name: &LockName, target: Target, _force: bool) -> Result<Evicted> {
+        let target = match target {
+            Target::Token(value) => WireTarget::Token(value.get()),
+            Target::Owner(owner) => WireTarget::Owner(owner),
+        };
+        match self.call(Request::Evict(WireName(name.clone()), target), Effectful::Yes).await? {
+            Reply::Evict(true) => Ok(Evicted::Ended),
+            Reply::Evict(false) => Ok(Evicted::NoSuchHold),
+            _ => Err(foreign(&self.server)),
+        }
+    }
+
+    async fn diagnose(&self) -> Result<Vec<Finding>> {
+        // Shows whether it answers at all.
+        self.call(Request::Inspect(None), Effectful::No).await?;
+        Ok(diagnose())
+    }
+}
