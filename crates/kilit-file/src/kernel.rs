@@ -1,0 +1,136 @@
+//! What the kernel says of the locks it keeps: `/proc/locks`, and `/proc/PID/fdinfo` for who shares one.
+
+use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt, path::Path, time::Duration};
+
+use kilit_core::Mode;
+
+use crate::lock_file::{Inode, try_lock};
+
+/// The first PID namespace has this inode in every kernel.
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// One flock that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flock {
+    pub(crate) pid: u32,
+    pub(crate) mode: Mode,
+}
+
+/// All flocks of one file system that this process can see.
+#[derive(Debug)]
+pub(crate) struct Table {
+    flocks: HashMap<u64, Vec<Flock>>,
+    /// The device as the kernel writes it, which `stat` does not tell on every file system.
+    device: Option<String>,
+    /// Whether it shows all there are: from within a container, it does not.
+    pub(crate) complete: bool,
+    /// Keeps `locks` locked while the table is in use: who finds a lock busy can tell a probe from a holder.
+    _guard: fs::File,
+}
+
+impl Table {
+    /// Reads the kernel's table. A lock of our own, on the directory of lock files, shows whether it can be trusted and
+    /// how the kernel calls the device. Where it cannot, the table is empty and not complete.
+    pub(crate) fn read(locks: &Path) -> io::Result<Self> {
+        let guard = fs::File::open(locks)?;
+        // A claim may be asking whether we probe, for an instant.
+        let mut tries = 0..50;
+        while !try_lock(&guard, Mode::Shared)? && tries.next().is_some() {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        let (own, inode) = (std::process::id(), guard.metadata()?.ino());
+        let text = fs::read_to_string("/proc/locks").unwrap_or_default();
+        let ours =
+            text.lines().filter_map(parse).find(|(_, number, flock)| *number == inode && flock.pid == own);
+        let device = ours.map(|(device, ..)| device.to_owned());
+        let mut flocks: HashMap<u64, Vec<Flock>> = HashMap::new();
+        for (on, inode, flock) in text.lines().filter_map(parse) {
+            if Some(on) == device.as_deref() {
+                flocks.entry(inode).or_default().push(flock);
+            }
+        }
+        let complete = device.is_some() && pid_namespace() == Some(FIRST_PID_NAMESPACE);
+        Ok(Self { flocks, device, complete, _guard: guard })
+    }
+
+    /// The flocks on one file.
+    pub(crate) fn on(&self, inode: Inode) -> &[Flock] {
+        self.flocks.get(&inode.number).map_or(&[], Vec::as_slice)
+    }
+
+    /// The processes that keep a lock on `inode`, the taker and whoever has a duplicate of its descriptor.
+    pub(crate) fn keepers(&self, inode: Inode) -> Vec<u32> {
+        let Ok(listing) = fs::read_dir("/proc") else { return vec![] };
+        let pids = listing.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        pids.filter(|pid| self.keeps(*pid, inode)).collect()
+    }
+
+    /// Whether a process keeps a lock on `inode`.
+    pub(crate) fn keeps(&self, pid: u32, inode: Inode) -> bool {
+        let Ok(listing) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return false };
+        listing.filter_map(|entry| fs::read_to_string(entry.ok()?.path()).ok()).any(|text| {
+            let locks = text.lines().filter_map(|line| line.strip_prefix("lock:\t"));
+            locks
+                .filter_map(parse)
+                .any(|(device, number, _)| Some(device) == self.device.as_deref() && number == inode.number)
+        })
+    }
+}
+
+/// Whether `inspect` may have some lock for a moment; `None` where that cannot be told.
+pub(crate) fn is_being_probed(locks: &Path) -> Option<bool> {
+    let dir = fs::File::open(locks).ok()?;
+    try_lock(&dir, Mode::Exclusive).ok().map(|free| !free)
+}
+
+/// The inode of this process's PID namespace.
+pub(crate) fn pid_namespace() -> Option<u64> {
+    let link = fs::read_link("/proc/self/ns/pid").ok()?;
+    link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`; one that is still waited for has an arrow behind its number.
+fn parse(line: &str) -> Option<(&str, u64, Flock)> {
+    let mut words = line.split_ascii_whitespace().skip(1);
+    if words.next()? != "FLOCK" {
+        return None;
+    }
+    let mode = match words.nth(1)? {
+        "WRITE" => Mode::Exclusive,
+        _ => Mode::Shared,
+    };
+    let pid = words.next()?.parse().ok()?;
+    let (device, inode) = words.next()?.rsplit_once(':')?;
+    Some((device, inode.parse().ok()?, Flock { pid, mode }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock_file::LockFile;
+
+    #[test]
+    fn lines_of_the_kernel() {
+        let flock = parse("1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF");
+        assert_eq!(flock, Some(("fe:00", 1234, Flock { pid: 4711, mode: Mode::Exclusive })));
+        assert_eq!(parse("7: FLOCK  ADVISORY  READ 1 00:1c:9 0 EOF").unwrap().2.mode, Mode::Shared);
+        assert_eq!(parse("1: -> FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF"), None);
+        assert_eq!(parse("2: POSIX  ADVISORY  WRITE 4711 fe:00:1234 0 EOF"), None);
+        assert_eq!(parse(""), None);
+    }
+
+    #[test]
+    fn our_own_lock_is_in_the_table() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("x.lock");
+        let file = LockFile::open(&path).unwrap();
+        assert!(file.try_lock(Mode::Exclusive).unwrap());
+        let table = Table::read(temp.path()).unwrap();
+        let own = std::process::id();
+        assert_eq!(table.on(file.inode()), [Flock { pid: own, mode: Mode::Exclusive }]);
+        assert_eq!(table.keepers(file.inode()), [own]);
+        assert!(is_being_probed(temp.path()).unwrap());
+        drop(table);
+        assert!(!is_being_probed(temp.path()).unwrap());
+    }
+}

@@ -1,0 +1,221 @@
+//! The line of those who wait for one lock, and the seats of those who share it.
+//!
+//! A place is a file that its owner keeps locked; the kernel unlocks it when the owner dies. Places are numbered, each
+//! waiter watches the live one before its own, and only the first watches the lock file, so a release wakes one
+//! process. Dead places are removed by whoever comes past.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+use kilit_core::{LockName, Mode};
+
+use crate::{
+    layout,
+    lock_file::{Inode, LockFile, try_lock},
+    record::{Card, MAX_LEN, Parsed, Position, State, parse},
+};
+
+const SEAT: &str = "shared-";
+
+/// The directory of one lock's line. It exists while somebody is in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Line(PathBuf);
+
+/// A file that says: its owner is here. Dropping it leaves.
+#[derive(Debug)]
+pub(crate) struct Place {
+    file: LockFile,
+    number: u64,
+    pid: u32,
+}
+
+/// All that lies in a line's directory.
+#[derive(Debug, Default)]
+pub(crate) struct Entries {
+    /// The numbers of the waiting, in order.
+    pub(crate) waiting: Vec<u64>,
+    /// The seats of shared holders.
+    pub(crate) seats: Vec<PathBuf>,
+}
+
+impl Line {
+    pub(crate) fn new(dir: PathBuf) -> Self {
+        Self(dir)
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn place_path(&self, number: u64) -> PathBuf {
+        self.0.join(number.to_string())
+    }
+
+    pub(crate) fn seat_path(&self, owner: &str) -> PathBuf {
+        self.0.join(format!("{SEAT}{owner}"))
+    }
+
+    /// Joins at the end.
+    pub(crate) fn join(&self, name: &LockName, card: &Card<'_>) -> io::Result<Place> {
+        let mut number = 0;
+        loop {
+            number = self.entries()?.waiting.last().map_or(1, |last| last.saturating_add(1)).max(number);
+            match self.settle(self.place_path(number), number, name, card)? {
+                Some(place) => return Ok(place),
+                None => number = number.saturating_add(1),
+            }
+        }
+    }
+
+    /// Takes the seat of a shared holder.
+    pub(crate) fn sit(&self, name: &LockName, card: &Card<'_>) -> io::Result<Place> {
+        loop {
+            if let Some(seat) = self.settle(self.seat_path(card.owner_str()), 0, name, card)? {
+                return Ok(seat);
+            }
+        }
+    }
+
+    /// Makes the file, locks it, and writes who it is. `None` when another has it, or took it for dead between the two
+    /// first steps.
+    fn settle(
+        &self,
+        path: PathBuf,
+        number: u64,
+        name: &LockName,
+        card: &Card<'_>,
+    ) -> io::Result<Option<Place>> {
+        let file = match layout::create(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                layout::make_dir(&self.0)?;
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let file = LockFile::from_file(file, path)?;
+        // Whoever holds it took it for dead, and removes it.
+        if !file.try_lock(Mode::Exclusive)? || !file.is_current()? {
+            return Ok(None);
+        }
+        let place = Place { file, number, pid: std::process::id() };
+        place.file.write(0, Position::default(), card, State::Held, name)?;
+        Ok(Some(place))
+    }
+
+    pub(crate) fn entries(&self) -> io::Result<Entries> {
+        let mut entries = Entries::default();
+        let listing = match fs::read_dir(&self.0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(entries),
+            listing => listing?,
+        };
+        for entry in listing {
+            let entry = entry?;
+            match entry.file_name().to_str() {
+                Some(seat) if seat.starts_with(SEAT) => entries.seats.push(entry.path()),
+                Some(number) => entries.waiting.extend(number.parse::<u64>().ok()),
+                None => {}
+            }
+        }
+        entries.waiting.sort_unstable();
+        Ok(entries)
+    }
+
+    /// Whether a waiter is there who lives.
+    pub(crate) fn has_waiters(&self) -> io::Result<bool> {
+        for number in self.entries()?.waiting {
+            if self.look_at(&self.place_path(number), false)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether the owner of a place lives. A dead one is removed, unless `keep`.
+    pub(crate) fn look_at(&self, path: &Path, keep: bool) -> io::Result<bool> {
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            opened => opened?,
+        };
+        // Shared, so that two who look at the same time do not take each other for the owner.
+        if !try_lock(&file, Mode::Shared)? {
+            return Ok(true);
+        }
+        if !keep {
+            self.remove_dead(&file, path)?;
+        }
+        Ok(false)
+    }
+
+    /// Removes a place that `file` has found dead. Only one can have it exclusively, so only one unlinks, and never a
+    /// younger place of the same number.
+    pub(crate) fn remove_dead(&self, file: &File, path: &Path) -> io::Result<()> {
+        if try_lock(file, Mode::Exclusive)?
+            && Inode::at(path)? == Some(Inode::of(&file.metadata()?))
+            && let Err(error) = fs::remove_file(path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Calls `read` with what the owner of a place or seat has written; `None` when there is nothing (yet).
+    pub(crate) fn read<T>(
+        &self,
+        path: &Path,
+        read: impl FnOnce(&crate::record::Record<'_>) -> T,
+    ) -> io::Result<Option<T>> {
+        let bytes = match fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            bytes => bytes?,
+        };
+        match parse(&bytes[..bytes.len().min(MAX_LEN)]) {
+            Parsed::Record(record) => Ok(Some(read(&record))),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Place {
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn file(&self) -> &LockFile {
+        &self.file
+    }
+
+    /// Whether others can see it.
+    pub(crate) fn is_current(&self) -> io::Result<bool> {
+        self.file.is_current()
+    }
+
+    /// Removes the file, which wakes who watches it.
+    pub(crate) fn leave(&self) {
+        // A copy in a forked child leaves its parent's place alone.
+        if self.pid != std::process::id() || !self.is_current().unwrap_or(false) {
+            return;
+        }
+        // Unlinked while it is still locked: an unlocked one could be removed by another, and the path be a younger
+        // place by now.
+        let path = self.file.path();
+        if let Err(error) = fs::remove_file(path) {
+            tracing::debug!(%error, path = %path.display(), "a place stays behind");
+        }
+        if let Some(line) = path.parent() {
+            // Fails while others are there.
+            let _ = fs::remove_dir(line);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}

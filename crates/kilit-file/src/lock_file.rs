@@ -1,0 +1,180 @@
+//! One file that is locked: a lock, a waiter's place or a shared holder's seat.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io,
+    os::{
+        fd::OwnedFd,
+        unix::fs::{FileExt, MetadataExt},
+    },
+    path::{Path, PathBuf},
+    time::UNIX_EPOCH,
+};
+
+use kilit_core::{LockName, Mode, Moment};
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW, futimens};
+
+use crate::{
+    layout,
+    record::{self, Card, Origin, Position, State},
+};
+
+/// An open lock file. Closing it lets go of what is locked through it, unless a duplicate is open elsewhere.
+#[derive(Debug)]
+pub(crate) struct LockFile {
+    file: File,
+    path: PathBuf,
+    inode: Inode,
+}
+
+/// What tells one file from another that later had its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Inode {
+    pub(crate) device: u64,
+    pub(crate) number: u64,
+    pub(crate) born: u64,
+}
+
+impl Inode {
+    pub(crate) fn of(meta: &fs::Metadata) -> Self {
+        let born = meta.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        let born = born.map_or(0, |since| since.as_nanos() as u64);
+        Self { device: meta.dev(), number: meta.ino(), born }
+    }
+
+    /// What the path leads to now; `None` when to nothing.
+    pub(crate) fn at(path: &Path) -> io::Result<Option<Self>> {
+        match fs::symlink_metadata(path) {
+            Ok(meta) => Ok(Some(Self::of(&meta))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl LockFile {
+    /// Opens the file, and makes it when it is missing.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        loop {
+            let file = match layout::open(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => match layout::create(path) {
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                    created => created?,
+                },
+                opened => opened?,
+            };
+            return Self::from_file(file, path.to_owned());
+        }
+    }
+
+    /// Opens the file; `None` when it is missing.
+    pub(crate) fn open_only(path: &Path) -> io::Result<Option<Self>> {
+        match layout::open(path) {
+            Ok(file) => Self::from_file(file, path.to_owned()).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn from_file(file: File, path: PathBuf) -> io::Result<Self> {
+        let inode = Inode::of(&file.metadata()?);
+        Ok(Self { file, path, inode })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn inode(&self) -> Inode {
+        self.inode
+    }
+
+    /// The file that its records are good for.
+    pub(crate) fn origin(&self, boot: u128) -> Origin {
+        Origin { boot, inode: self.inode.number, born: self.inode.born }
+    }
+
+    /// Locks it, or changes the mode; `false` when another has it. Never waits.
+    pub(crate) fn try_lock(&self, mode: Mode) -> io::Result<bool> {
+        try_lock(&self.file, mode)
+    }
+
+    /// Lets go, also when a duplicate is open elsewhere.
+    pub(crate) fn unlock(&self) -> io::Result<()> {
+        self.file.unlock()
+    }
+
+    /// Wakes who watches the file: letting go without closing is no event by itself.
+    pub(crate) fn ring(&self) {
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        // Not ours to touch, perhaps; then the watcher's own look finds it.
+        let _ = futimens(&self.file, &Timestamps { last_access: now, last_modification: now });
+    }
+
+    /// Whether the path still leads to this file. After locking it must: else others lock another one.
+    pub(crate) fn is_current(&self) -> io::Result<bool> {
+        Ok(Inode::at(&self.path)? == Some(self.inode))
+    }
+
+    /// Reads all of it.
+    pub(crate) fn read<'b>(&self, buffer: &'b mut [u8; record::MAX_LEN]) -> io::Result<&'b [u8]> {
+        let len = self.file.read_at(buffer, 0)?;
+        Ok(&buffer[..len])
+    }
+
+    /// Writes the record, in one write.
+    pub(crate) fn write(
+        &self,
+        boot: u128,
+        position: Position,
+        card: &Card<'_>,
+        state: State,
+        name: &LockName,
+    ) -> io::Result<()> {
+        let mut buffer = [0; record::MAX_LEN];
+        let record = record::encode(&mut buffer, state, self.origin(boot), position, card, name);
+        self.file.write_all_at(record, record::RECORD_AT)
+    }
+
+    /// Notes how the hold ended.
+    pub(crate) fn mark(&self, state: State) -> io::Result<()> {
+        self.file.write_all_at(&[state as u8], record::STATE_AT)
+    }
+
+    /// Keeps the lock closed until `moment`, whoever comes.
+    pub(crate) fn close_until(&self, moment: Moment) -> io::Result<()> {
+        self.file.write_all_at(&moment.as_nanos().to_le_bytes(), record::CLOSED_AT)
+    }
+
+    /// Says that the line is worth a look, or not.
+    pub(crate) fn flag_line(&self, worth_a_look: bool) -> io::Result<()> {
+        let mut flag = [0];
+        if self.file.read_at(&mut flag, record::LINE_AT)? == 1 && (flag[0] == 1) == worth_a_look {
+            return Ok(());
+        }
+        self.file.write_all_at(&[worth_a_look.into()], record::LINE_AT)
+    }
+
+    /// Asks the hold of `owner` to stop.
+    pub(crate) fn ask_to_stop(&self, owner: &record::OwnerText) -> io::Result<()> {
+        self.file.write_all_at(owner, record::BREAK_AT)
+    }
+
+    /// A second descriptor of the same lock.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        Ok(self.file.try_clone()?.into())
+    }
+}
+
+/// Locks `file`; `false` when another has it, and only then.
+pub(crate) fn try_lock(file: &File, mode: Mode) -> io::Result<bool> {
+    loop {
+        let tried = if mode == Mode::Exclusive { file.try_lock() } else { file.try_lock_shared() };
+        return match tried {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(TryLockError::Error(error)) => Err(error),
+        };
+    }
+}
