@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, num::NonZeroU8, os::unix::ffi::OsStrExt, str::FromStr, time::Duration};
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 use kilit::{LockName, Purpose, Share};
 
 const EXIT_CODES: &str = "\
@@ -10,12 +10,13 @@ Exit status of `kilit run`: the command's own, or 128 + N when signal N ended it
    64  wrong usage, refused before anything was sent
    69  the engine could not be reached, or refused us
    75  not acquired within --wait; the command never ran
-   79  the lock was lost before the command had ended, or was found lost at its release
+   79  the lock was lost before the command had ended, or at its release
   126  the command is not executable
   127  the command is not found
 
-The other commands use the same codes where they apply; `status NAME` exits 0 when the lock is held and 1 when it is
-free, `break` exits 1 when there is no such hold, `doctor` exits 1 when it finds a danger.";
+The other commands use the same codes where they apply. `status NAME` exits
+with 0 when the lock is held and 1 when it is free, `break` with 1 when there
+is no such hold, `doctor` with 1 when it finds a danger.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -90,7 +91,7 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = run_help())]
+#[command(group = one_name(), after_long_help = run_help())]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) name: Name,
@@ -127,7 +128,7 @@ pub(crate) struct Run {
     #[arg(long, value_enum, default_value_t = PurposeArg::Efficiency)]
     pub(crate) purpose: PurposeArg,
 
-    /// End the hold after this time, whatever the command does
+    /// Stop renewing after this time: the hold ends one TTL later at most, and the command with it
     #[arg(long, value_name = "DURATION", value_parser = kilit::duration::parse)]
     pub(crate) max_hold: Option<Duration>,
 
@@ -140,7 +141,7 @@ pub(crate) struct Run {
     pub(crate) note: Option<String>,
 
     /// One exit code, 1 to 255, for all of kilit's own outcomes but 64, 126 and 127
-    #[arg(long, value_name = "CODE")]
+    #[arg(long, value_name = "CODE", value_parser = own_exit)]
     pub(crate) own_exit: Option<NonZeroU8>,
 
     /// The command and its arguments, after `--`; no shell is involved
@@ -155,7 +156,7 @@ fn run_help() -> String {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Status {
     #[command(flatten)]
-    pub(crate) name: Option<Name>,
+    pub(crate) name: Name,
 
     #[command(flatten)]
     pub(crate) engine: Engine,
@@ -166,7 +167,7 @@ pub(crate) struct Status {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(group(clap::ArgGroup::new("target").required(true)))]
+#[command(group = one_name(), group = ArgGroup::new("target").required(true))]
 pub(crate) struct Break {
     #[command(flatten)]
     pub(crate) name: Name,
@@ -218,22 +219,32 @@ pub(crate) struct Engine {
 
 /// The lock's name, byte for byte.
 #[derive(Debug, clap::Args)]
-#[group(required = true, multiple = false)]
 pub(crate) struct Name {
     /// The lock's name: 1 to 512 bytes
     #[arg(value_name = "NAME")]
     plain: Option<OsString>,
 
     /// The lock's name, when it begins with `-`, as in `--name=-x`
-    #[arg(long = "name", value_name = "NAME", allow_hyphen_values = true)]
+    #[arg(long = "name", value_name = "NAME", allow_hyphen_values = true, conflicts_with = "plain")]
     dashed: Option<OsString>,
 }
 
+/// One name, in either form.
+fn one_name() -> ArgGroup {
+    ArgGroup::new("lock").args(["plain", "dashed"]).required(true)
+}
+
 impl Name {
-    /// The name as kilit takes it.
-    pub(crate) fn lock(&self) -> kilit::Result<LockName> {
+    /// The name that was given, if there was one.
+    pub(crate) fn given(&self) -> kilit::Result<Option<LockName>> {
         let name = self.plain.as_ref().or(self.dashed.as_ref());
-        LockName::new(name.map(|name| name.as_bytes()).unwrap_or_default())
+        name.map(|name| LockName::new(name.as_bytes())).transpose()
+    }
+
+    /// The name, where one must be given.
+    pub(crate) fn lock(&self) -> kilit::Result<LockName> {
+        // The parser has seen to it; an empty name is refused as such.
+        self.given()?.map_or_else(|| LockName::new(""), Ok)
     }
 }
 
@@ -270,6 +281,10 @@ impl From<PurposeArg> for Purpose {
             PurposeArg::Correctness => Self::Correctness,
         }
     }
+}
+
+fn own_exit(text: &str) -> Result<NonZeroU8, String> {
+    text.parse().map_err(|_| "an exit code is a number from 1 to 255".to_owned())
 }
 
 fn permits(text: &str) -> Result<Share, String> {

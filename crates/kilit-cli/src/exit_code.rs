@@ -3,7 +3,6 @@
 use std::num::NonZeroU8;
 
 use kilit::{Error, ErrorKind};
-use rustix::process::Signal;
 
 /// How `kilit` ends. Scripts rely on the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +26,7 @@ pub(crate) enum ExitCode {
     /// The command's own.
     Command(u8),
     /// 128 + N: signal N ended the command, or `kilit` while it waited for the lock.
-    Signal(Signal),
+    Signal(i32),
 }
 
 impl ExitCode {
@@ -43,7 +42,7 @@ impl ExitCode {
             Self::NotExecutable => 126,
             Self::NotFound => 127,
             Self::Command(code) => code,
-            Self::Signal(signal) => u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX),
+            Self::Signal(signal) => u8::try_from(signal.saturating_add(128)).unwrap_or(u8::MAX),
         }
     }
 
@@ -83,8 +82,8 @@ mod tests {
             (ExitCode::NotExecutable, 126),
             (ExitCode::NotFound, 127),
             (ExitCode::Command(7), 7),
-            (ExitCode::Signal(Signal::KILL), 137),
-            (ExitCode::Signal(Signal::TERM), 143),
+            (ExitCode::Signal(9), 137),
+            (ExitCode::Signal(64), 192),
         ];
         for (code, number) in fixed {
             assert_eq!(code.number(), number, "{code:?}");
@@ -104,7 +103,7 @@ mod tests {
             ExitCode::NotExecutable,
             ExitCode::NotFound,
             ExitCode::Command(75),
-            ExitCode::Signal(Signal::INT),
+            ExitCode::Signal(2),
         ] {
             assert_eq!(code.number_with(own), code.number(), "{code:?}");
         }

@@ -1,9 +1,9 @@
 //! The signals that `kilit run` passes on.
 
-use std::{fs, future::poll_fn, io, task::Poll};
+use std::{fs, future::poll_fn, io, sync::Arc, task::Poll};
 
-use nix::sys::signal::{SigSet, Signal as NixSignal};
 use rustix::process::Signal;
+use signal_hook::consts::FORBIDDEN;
 use tokio::signal::unix::{self, SignalKind, signal};
 
 /// What reaches the command's group.
@@ -62,21 +62,15 @@ pub(crate) fn is_fatal(signal: Signal) -> bool {
     !matches!(signal, Signal::WINCH | Signal::TSTP | Signal::CONT)
 }
 
-/// Lets this process use the terminal from the background: write to it, and take the foreground back.
-pub(crate) fn block_terminal_stops() {
-    let mut stops = SigSet::empty();
-    stops.add(NixSignal::SIGTTOU);
-    // Cannot fail for a signal that exists.
-    let _ = stops.thread_block();
-}
-
-/// Blocks all signals but the news of children, for a process that must not be ended by any. What it spawns starts
-/// with none blocked.
-pub(crate) fn block_all_but_child() {
-    let mut all = SigSet::all();
-    all.remove(NixSignal::SIGCHLD);
-    // Cannot fail for signals that exist.
-    let _ = all.thread_block();
+/// Catches every signal that can be caught and was not ignored from the start, and does nothing about it. What this
+/// process spawns starts with none caught.
+pub(crate) fn shrug_off_all() {
+    let ignored = ignored_signals();
+    let caught = |signal: &i32| !FORBIDDEN.contains(signal) && ignored >> (signal - 1) & 1 == 0;
+    for signal in (1..=64).filter(caught) {
+        // A few numbers are the C library's own, and it refuses those.
+        let _ = signal_hook::flag::register(signal, Arc::default());
+    }
 }
 
 /// The signals that this process was told to ignore, as a mask.

@@ -4,22 +4,14 @@
 
 use std::{os::unix::process::CommandExt, process::Command};
 
-use nix::sys::signal::{SigSet, Signal};
-use rustix::{process::getpid, stdio::stdin, termios::tcsetpgrp};
+use rustix::process::getpid;
+
+use crate::terminal::set_foreground;
 
 /// Makes `command`, which leads a process group of its own, take the foreground of the terminal on its stdin before it
 /// begins. Were it given from outside, the command could read too early and be stopped.
 pub(crate) fn take_foreground(command: &mut Command) {
-    let take = || {
-        let mut stops = SigSet::empty();
-        stops.add(Signal::SIGTTOU);
-        stops.thread_block()?;
-        // A terminal that cannot be had is no reason not to run.
-        let _ = tcsetpgrp(stdin(), getpid());
-        stops.thread_unblock()?;
-        Ok(())
-    };
     // SAFETY: the closure makes plain system calls (sigprocmask, getpid, ioctl), which are async-signal-safe; it
     // allocates nothing, takes no lock, and an error made of an errno has no heap part.
-    unsafe { command.pre_exec(take) };
+    unsafe { command.pre_exec(|| Ok(set_foreground(getpid())?)) };
 }

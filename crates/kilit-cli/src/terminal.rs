@@ -1,7 +1,8 @@
 //! The terminal's foreground: the command's group has it while it runs.
 
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use rustix::{
-    process::getpgrp,
+    process::{Pid, getpgrp},
     stdio::stdin,
     termios::{isatty, tcgetpgrp, tcsetpgrp},
 };
@@ -22,7 +23,28 @@ impl Foreground {
     pub(crate) fn take_back(self, from: Option<Group>) {
         let Ok(current) = tcgetpgrp(stdin()).map(Group) else { return };
         if Some(current) == from || current.members().is_empty() {
-            let _ = tcsetpgrp(stdin(), getpgrp());
+            let _ = set_foreground(getpgrp());
         }
     }
+}
+
+/// Lets this thread write to the terminal from the background, as the command has the foreground.
+pub(crate) fn write_from_background() {
+    // Cannot fail for a signal that exists.
+    let _ = ttou().thread_block();
+}
+
+/// Gives the foreground of the terminal on stdin to `group`, from the background too. Async-signal-safe.
+pub(crate) fn set_foreground(group: Pid) -> nix::Result<()> {
+    let before = ttou().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    // A terminal that cannot be had is no reason to stop.
+    let _ = tcsetpgrp(stdin(), group);
+    before.thread_set_mask()
+}
+
+/// The signal that stops a background process which uses the terminal.
+fn ttou() -> SigSet {
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGTTOU);
+    set
 }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 pub(crate) async fn status(args: args::Status) -> Result<ExitCode> {
-    let name = args.name.as_ref().map(args::Name::lock).transpose()?;
+    let name = args.name.given()?;
     let client = Choice::new(&args.engine)?.open().await?;
     let engine = client.assurance().engine;
     let mut locks = client.inspect(name.as_ref()).await?;

@@ -31,7 +31,7 @@ use crate::{
 
 /// Runs the guardian; `kilit` is at the other end of its stdin. Returns when all is done.
 pub(crate) fn guard(command: &[OsString]) -> io::Result<()> {
-    signals::block_all_but_child();
+    signals::shrug_off_all();
     set_child_subreaper(Some(getpid()))?;
     let (news, sender) = UnixStream::pair()?;
     news.set_nonblocking(true)?;

@@ -20,8 +20,8 @@ use crate::{
     group::Group,
     guardian::{Guardian, NotStarted, Start, Waiting},
     output::{json::escape, say},
-    signals::{self, Signals},
-    terminal::Foreground,
+    signals::Signals,
+    terminal::{self, Foreground},
 };
 
 /// How long the withdrawal of a claim, or the release of a lock that is lost, may keep `kilit` from ending.
@@ -29,7 +29,6 @@ const FAREWELL: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(args: args::Run) -> Result<ExitCode> {
     let (plan, engine) = Plan::new(args)?;
-    signals::block_terminal_stops();
     // Before the runtime, while this process has one thread.
     let guardian = Waiting::spawn(&plan.command, &plan.hidden)
         .map_err(|error| Failure::system("start a guardian", &error))?;
@@ -55,6 +54,9 @@ async fn hold_and_run(plan: Plan, engine: Choice, guardian: Waiting) -> Result<E
             return Err(failure);
         }
     };
+    if foreground.is_some() {
+        terminal::write_from_background();
+    }
     let outcome = Watch::new(&client, &hold, &plan, &guardian, &mut signals).until_the_end().await;
     foreground.inspect(|terminal| terminal.take_back(Some(guardian.group())));
     conclude(outcome, hold, guardian).await
@@ -81,7 +83,7 @@ async fn unless_told_to_end<T>(signals: &mut Signals, work: impl Future<Output =
     tokio::select! {
         biased;
         signal = signals.next_fatal() => {
-            Err(Failure::new(ExitCode::Signal(signal), "told to end before it had the lock"))
+            Err(Failure::new(ExitCode::Signal(signal.as_raw()), "told to end before it had the lock"))
         }
         done = work => done,
     }
@@ -148,7 +150,7 @@ async fn start(
             NotStarted::System(error) => Failure::system("start the command", &error),
             NotStarted::GuardianIsGone => Failure::new(
                 ExitCode::Lost,
-                format!("lock {}: the guardian was killed; the command was ended", plan.name),
+                format!("lock {} was given up: the guardian was killed", plan.name),
             ),
         }
     })
@@ -168,7 +170,7 @@ async fn conclude(outcome: Outcome, hold: Hold, guardian: Guardian) -> Result<Ex
             guardian.finish();
             // The network may be the reason, and nobody waits for that.
             let _ = timeout(FAREWELL, hold.release()).await;
-            Err(Failure::new(ExitCode::Lost, format!("lock {name}: {why}; the command {command}")))
+            Err(Failure::new(ExitCode::Lost, format!("lock {name} {why}; the command {command}")))
         }
         Outcome::EndedByKilit(code) => {
             guardian.finish();

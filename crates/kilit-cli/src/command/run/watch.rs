@@ -82,7 +82,7 @@ impl<'a> Watch<'a> {
             News::GuardianIsGone => {
                 self.group().kill();
                 return Outcome::Lost {
-                    why: "the guardian was killed".to_owned(),
+                    why: "was given up: the guardian was killed".to_owned(),
                     command: "was ended".to_owned(),
                 };
             }
@@ -104,9 +104,7 @@ impl<'a> Watch<'a> {
         }
         self.end_group().await;
         match self.lost {
-            Some(reason) => {
-                Outcome::Lost { why: format!("the lock was lost: {reason}"), command: account(end) }
-            }
+            Some(reason) => Outcome::Lost { why: format!("was lost: {reason}"), command: account(end) },
             None => Outcome::EndedByKilit(exit_code(end)),
         }
     }
@@ -225,9 +223,7 @@ fn exit_code(end: End) -> ExitCode {
     match end {
         // A status has eight bits.
         End::Exited(code) => ExitCode::Command(code as u8),
-        End::Killed(signal) => {
-            Signal::from_named_raw(signal).map_or(ExitCode::Command(u8::MAX), ExitCode::Signal)
-        }
+        End::Killed(signal) => ExitCode::Signal(signal),
         End::Expired => ExitCode::Lost,
     }
 }
