@@ -8,6 +8,7 @@
 pub mod bins;
 pub mod chaos;
 pub mod count;
+pub mod fence_sqlite;
 pub mod overlap;
 pub mod ports;
 pub mod process;

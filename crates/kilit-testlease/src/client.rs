@@ -11,6 +11,10 @@ use kilit_core::{
     LockName, LockStatus, Moment, Released, Result, Target, TokenSource,
     family::{Lease, LeaseEngine, Take},
 };
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, recv},
+};
 use tokio::net::TcpStream;
 
 use crate::{
@@ -138,9 +142,10 @@ impl LeaseClient {
     /// An idle connection that still stands, or a new one.
     async fn connection(&self) -> Result<Connection> {
         while let Some(connection) = { self.idle().pop() } {
-            // Between two operations the server has nothing to say but that the connection is over.
-            let said = connection.lines.stream().try_read(&mut [0]);
-            if said.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            // Between two operations the server has nothing to say but that the connection is over. The kernel is
+            // asked itself: the runtime may not have heard of it yet.
+            let said = recv(connection.lines.stream(), &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+            if said.is_err_and(|error| error == Errno::WOULDBLOCK) {
                 return Ok(connection);
             }
         }

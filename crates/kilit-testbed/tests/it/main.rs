@@ -2,6 +2,8 @@
 
 mod chaos;
 mod count;
+mod fence_sqlite;
+mod lease;
 mod ports;
 mod process;
 mod program;

@@ -107,3 +107,19 @@ fn half_a_token_is_refused() {
     command.env_remove("KILIT_TOKEN_SOURCE").arg("hold").arg(dir.path().join("log")).arg("1");
     assert!(Process::run(&mut command, SOON).expect_code(1).stderr.contains("KILIT_TOKEN_SOURCE"));
 }
+
+#[test]
+fn a_stale_write_has_an_exit_code_of_its_own() {
+    let dir = tempdir().unwrap();
+    let db = dir.path().join("stock.db");
+    let write = |token: u64, source: &str, value: &str| {
+        let mut command = testbed(token);
+        command.env("KILIT_TOKEN_SOURCE", source).arg("write").arg(&db).args(["apples", value]);
+        Process::run(&mut command, SOON)
+    };
+    write(2, "test:a", "two").expect_code(0);
+    assert!(write(1, "test:a", "one").expect_code(3).stderr.contains("stale"));
+    assert!(write(3, "test:b", "three").expect_code(4).stderr.contains("wrong source"));
+    let read = Process::run(testbed(1).arg("read").arg(&db).arg("apples"), SOON);
+    assert_eq!(read.expect_code(0).stdout, "two\n");
+}

@@ -3,7 +3,8 @@
 #![forbid(unsafe_code)]
 
 use std::{
-    io::{self, ErrorKind},
+    io::{self, ErrorKind, Read, Write},
+    net::Ipv4Addr,
     path::PathBuf,
     process::ExitCode,
     sync::{Arc, atomic::AtomicBool},
@@ -12,8 +13,18 @@ use std::{
 };
 
 use clap::{Args, Parser, Subcommand};
-use kilit_core::{FencingToken, TokenSource};
-use kilit_testbed::overlap::{Event, Visitor};
+use kilit_core::{Clock, Error, FenceError, FencingToken, Refused, TokenSource};
+use kilit_testbed::{
+    fence_sqlite::Stock,
+    overlap::{Event, Visitor},
+};
+use kilit_testlease::{Node, serve};
+use tokio::net::TcpListener;
+
+/// The fence has seen a higher token.
+const STALE: u8 = 3;
+/// The fence's mark is of another token source.
+const WRONG_SOURCE: u8 = 4;
 
 /// Work for kilit's tests. The fencing token is read from KILIT_TOKEN and KILIT_TOKEN_SOURCE.
 #[derive(Parser)]
@@ -46,6 +57,32 @@ enum Command {
         /// Goes on after TERM, INT and HUP.
         #[arg(long)]
         ignore_term: bool,
+    },
+    /// Writes a value to a SQLite file, in one transaction with its fence. Exits 3 when the token is stale, 4 when it
+    /// is of another source; nothing is written then.
+    Write {
+        /// The SQLite file.
+        db: PathBuf,
+        /// What is guarded.
+        resource: String,
+        /// Its new value.
+        value: String,
+    },
+    /// Prints a value from a SQLite file.
+    Read {
+        /// The SQLite file.
+        db: PathBuf,
+        /// What is guarded.
+        resource: String,
+    },
+    /// Serves leases on loopback, with nothing on disk, and prints the port once it listens.
+    LeaseServer {
+        /// The port; 0 for a free one.
+        #[arg(long, default_value_t = 0)]
+        port: u16,
+        /// Ends when stdin does.
+        #[arg(long)]
+        until_eof: bool,
     },
 }
 
@@ -91,7 +128,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> io::Result<ExitCode> {
+fn run(command: Command) -> Result<ExitCode, Box<dyn std::error::Error>> {
     match command {
         Command::Enter(line) => line.half_visitor()?.write(line.enter())?,
         Command::Exit(line) => line.half_visitor()?.write(Event::Exit)?,
@@ -116,8 +153,46 @@ fn run(command: Command) -> io::Result<ExitCode> {
             }
             visitor.write(Event::Exit)?;
         }
+        Command::Write { db, resource, value } => {
+            let token = token()?.ok_or("no token: KILIT_TOKEN is not set")?;
+            return report(Stock::open(&db)?.write(resource.as_bytes(), &value, &token));
+        }
+        Command::Read { db, resource } => {
+            let value = Stock::open(&db)?.read(resource.as_bytes())?;
+            println!("{}", value.ok_or("there is no such value")?);
+        }
+        Command::LeaseServer { port, until_eof } => lease_server(port, until_eof)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn report(written: Result<(), FenceError<Error>>) -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let Err(error) = written else { return Ok(ExitCode::SUCCESS) };
+    let code = match &error {
+        FenceError::Refused(Refused::Stale { .. }) => STALE,
+        FenceError::Refused(Refused::WrongSource { .. }) => WRONG_SOURCE,
+        _ => return Err(error.into()),
+    };
+    eprintln!("kilit-testbed: {error}");
+    Ok(code.into())
+}
+
+fn lease_server(port: u16, until_eof: bool) -> io::Result<()> {
+    if until_eof {
+        std::thread::spawn(|| {
+            let _ = io::copy(&mut io::stdin().by_ref(), &mut io::sink());
+            std::process::exit(0);
+        });
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+        let mut stdout = io::stdout();
+        writeln!(stdout, "{}", listener.local_addr()?.port())?;
+        stdout.flush()?;
+        serve(listener, Arc::new(Node::new(Clock::system()))).await;
+        Ok(())
+    })
 }
 
 fn token() -> io::Result<Option<FencingToken>> {
