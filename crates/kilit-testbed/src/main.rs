@@ -16,7 +16,7 @@ use clap::{Args, Parser, Subcommand};
 use kilit_core::{Clock, Error, FenceError, FencingToken, Refused, TokenSource};
 use kilit_testbed::{
     fence_sqlite::Stock,
-    overlap::{Event, Visitor},
+    overlap::{Event, Judge, Visitor},
 };
 use kilit_testlease::{Node, serve};
 use tokio::net::TcpListener;
@@ -57,6 +57,14 @@ enum Command {
         /// Goes on after TERM, INT and HUP.
         #[arg(long)]
         ignore_term: bool,
+    },
+    /// Judges an overlap log: prints what is wrong with it and exits 1, or how many have entered.
+    Judge {
+        /// The overlap log.
+        log: PathBuf,
+        /// The lock gives no tokens.
+        #[arg(long)]
+        without_tokens: bool,
     },
     /// Writes a value to a SQLite file, in one transaction with its fence. Exits 3 when the token is stale, 4 when it
     /// is of another source; nothing is written then.
@@ -152,6 +160,11 @@ fn run(command: Command) -> Result<ExitCode, Box<dyn std::error::Error>> {
                 visitor.write(Event::Here)?;
             }
             visitor.write(Event::Exit)?;
+        }
+        Command::Judge { log, without_tokens } => {
+            let judge = Judge::read(&log);
+            let judge = if without_tokens { judge.without_tokens() } else { judge };
+            println!("{} visits", judge.verdict().map_err(|faults| faults.join("\n"))?.visits);
         }
         Command::Write { db, resource, value } => {
             let token = token()?.ok_or("no token: KILIT_TOKEN is not set")?;

@@ -36,6 +36,8 @@ fn enter_and_exit_are_one_visit() {
         run(token, &["exit"], &log);
     }
     assert_eq!(Judge::read(&log).expect_clean(), Verdict { visits: 2, killed: 0 });
+    let judged = Process::run(testbed(1).arg("judge").arg(&log), SOON).expect_code(0);
+    assert_eq!(judged.stdout, "2 visits\n");
 }
 
 #[test]
@@ -56,6 +58,8 @@ fn hold_in_turn_is_clean_and_at_once_is_not() {
     let id = long.pid().to_string();
     let faults = Judge::read(&log).killed(id, Clock::system().now()).verdict().unwrap_err();
     assert!(faults[0].contains("entered while"), "{faults:?}");
+    let judged = Process::run(testbed(1).arg("judge").arg(&log), SOON).expect_code(1);
+    assert!(judged.stderr.contains("entered while"), "{judged:?}");
 }
 
 #[test]
