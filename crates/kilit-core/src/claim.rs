@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-
-use crate::{Error, FencingToken, LockName, LossReason, Moment, Note, OwnerId, Result};
+use crate::{Error, FencingToken, LockName, LossNotice, LossReason, Moment, Note, OwnerId, Result};
 
 /// How much of a lock is asked for: `units` out of `capacity`.
 ///
@@ -82,6 +80,8 @@ pub struct Claim {
     pub lock_delay: Duration,
     /// For people who look at the engine.
     pub note: Note,
+    /// How the engine tells the holder that it has ended the hold.
+    pub notice: LossNotice,
 }
 
 impl Claim {
@@ -121,8 +121,6 @@ pub struct Grant {
     /// The local deadline: the hold counts as lost from here on unless it is renewed. `None` where the hold lasts as
     /// long as the process.
     pub deadline: Option<Moment>,
-    /// Fires when the engine itself ends the hold and can say so without being asked.
-    pub ended: Option<oneshot::Receiver<LossReason>>,
 }
 
 /// An engine's answer to one renewal.

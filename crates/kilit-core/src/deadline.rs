@@ -19,9 +19,10 @@ pub fn lease_deadline(sent: Moment, ttl: Duration) -> Moment {
 }
 
 /// When the keeper renews a hold with this deadline: when two thirds of the TTL are left, which is a third of it after
-/// the request left, or up to a thirtieth sooner, so that many holders do not renew in step.
-pub fn renew_at(deadline: Moment, ttl: Duration) -> Moment {
-    deadline.before((ttl * 2 / 3).saturating_sub(drift_allowance(ttl)) + (ttl / 30).mul_f64(fastrand::f64()))
+/// the request left. `jitter`, from 0 to 1, makes it up to a thirtieth sooner, so that many clients do not renew in
+/// step.
+pub fn renew_at(deadline: Moment, ttl: Duration, jitter: f64) -> Moment {
+    deadline.before((ttl * 2 / 3).saturating_sub(drift_allowance(ttl)) + (ttl / 30).mul_f64(jitter))
 }
 
 /// How long one renewal may take before it is tried again: a tenth of the TTL.
@@ -40,9 +41,11 @@ mod tests {
             let ttl = Duration::from_millis(ms);
             assert!(lease_deadline(sent, ttl) < sent + ttl);
             assert!(lease_deadline(sent, ttl) > sent + ttl * 9 / 10);
-            let renew_at = renew_at(lease_deadline(sent, ttl), ttl);
-            assert!(renew_at <= sent + ttl / 3 + Duration::from_millis(1));
-            assert!(renew_at >= sent + ttl * 29 / 100);
+            for jitter in [0.0, 1.0] {
+                let renew_at = renew_at(lease_deadline(sent, ttl), ttl, jitter);
+                assert!(renew_at <= sent + ttl / 3 + Duration::from_millis(1));
+                assert!(renew_at >= sent + ttl * 29 / 100);
+            }
         }
         assert_eq!(lease_deadline(sent, Duration::from_millis(1)), sent);
     }

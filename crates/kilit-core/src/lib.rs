@@ -40,7 +40,7 @@ pub use clock::{Clock, Moment};
 pub use engine::{BoxFuture, Descriptor, Engine, Evicted, Open, Target};
 pub use error::{Effect, Error, ErrorKind, Result, Retry};
 pub use fence::{Fence, FenceError, MemoryFence, Refused, Rule, judge};
-pub use guard::{Guard, Hold, Loss, LossReason, SharedGuard, Standing};
+pub use guard::{Guard, Hold, Loss, LossNotice, LossReason, SharedGuard, Standing};
 pub use inspect::{Finding, Holder, Level, LockStatus, Waiter};
 pub use name::LockName;
 pub use owner::{Note, OwnerId};

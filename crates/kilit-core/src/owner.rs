@@ -1,6 +1,6 @@
 //! Who asks: the claim's random id and a note for people.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use crate::{Error, Result, sys};
 
@@ -50,7 +50,7 @@ impl FromStr for OwnerId {
 /// A few words about the holder that `status` shows: at most 256 bytes, `host/pid` unless set. Never a secret:
 /// everyone who can read the engine can read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note(String);
+pub struct Note(Arc<str>);
 
 impl Note {
     /// The longest note, in bytes.
@@ -68,14 +68,14 @@ impl Note {
         if text.chars().any(char::is_control) {
             return Err(Error::invalid("a note holds a control character; use printable text on one line"));
         }
-        Ok(Self(text))
+        Ok(Self(text.into()))
     }
 
     /// `host/pid` of this process.
     pub fn of_this_process() -> Self {
         let mut host = sys::host_name();
         host.retain(|c| !c.is_control());
-        Self(format!("{host}/{}", std::process::id()))
+        Self(format!("{host}/{}", std::process::id()).into())
     }
 
     /// The text.

@@ -8,10 +8,10 @@ use std::{
 
 use kilit_core::{
     Answer, Assurance, Bound, BoxFuture, Claim, Clock, Engine, Error, ErrorKind, Evicted, Exclusion,
-    FencingToken, Finding, Grant, Holder, Level, LockName, LockStatus, LossReason, Mode, Modes, Order,
-    OwnerId, Released, Renewal, Result, Share, Target, TokenSource, TokenStrength, TokenValue, Waiter,
+    FencingToken, Finding, Grant, Holder, Level, LockName, LockStatus, LossNotice, LossReason, Mode, Modes,
+    Order, OwnerId, Released, Renewal, Result, Share, Target, TokenSource, TokenStrength, TokenValue, Waiter,
 };
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use crate::line::{Line, Place};
 
@@ -40,8 +40,7 @@ struct Seat {
     /// Notified when its turn has come.
     turn: Arc<Notify>,
     token: Option<FencingToken>,
-    /// Tells the guard of a break.
-    news: Option<oneshot::Sender<LossReason>>,
+    notice: LossNotice,
 }
 
 pub(crate) fn assurance() -> Assurance {
@@ -102,7 +101,7 @@ impl Memory {
             since: SystemTime::now(),
             turn: Arc::default(),
             token: None,
-            news: None,
+            notice: claim.notice.clone(),
         };
         line.join(claim, seat);
         let turn = line.find(claim.owner).expect("it has just joined").data.turn.clone();
@@ -114,8 +113,6 @@ impl Memory {
         let mut state = self.state();
         let last_token = state.last_token + 1;
         let place = state.lines.get_mut(&claim.name)?.find(claim.owner).filter(|place| place.holds)?;
-        let (news, ended) = oneshot::channel();
-        place.data.news = Some(news);
         let draws = place.data.token.is_none() && place.share == Share::EXCLUSIVE;
         if draws {
             let value = TokenValue::new(last_token).expect("2^63 grants take longer than a process lives");
@@ -125,7 +122,7 @@ impl Memory {
         if draws {
             state.last_token = last_token;
         }
-        Some(Grant { token, deadline: None, ended: Some(ended) })
+        Some(Grant { token, deadline: None })
     }
 
     fn ahead(&self, claim: &Claim) -> Option<u32> {
@@ -154,9 +151,7 @@ impl Memory {
         });
         match owner.and_then(|owner| self.leave(name, owner)) {
             Some(place) => {
-                if let Some(news) = place.data.news {
-                    let _ = news.send(LossReason::Broken);
-                }
+                place.data.notice.lost(LossReason::Broken, self.clock.now());
                 Evicted::Ended
             }
             None => Evicted::NoSuchHold,

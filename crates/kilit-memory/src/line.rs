@@ -93,7 +93,7 @@ impl<T> Line<T> {
 mod tests {
     use std::time::Duration;
 
-    use kilit_core::{LockName, Note};
+    use kilit_core::{LockName, LossNotice, Note};
 
     use super::*;
 
@@ -105,6 +105,7 @@ mod tests {
             ttl: Duration::from_secs(1),
             lock_delay: Duration::ZERO,
             note: Note::of_this_process(),
+            notice: LossNotice::default(),
         }
     }
 

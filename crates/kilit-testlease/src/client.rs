@@ -18,7 +18,7 @@ use rustix::{
 use tokio::net::TcpStream;
 
 use crate::{
-    engine::{assurance, diagnose, look_by},
+    engine::{assurance, diagnose, look_by, taken},
     view::statuses,
     wire::{Hello, Lines, Reply, Request, VERSION, WireName, WireTarget},
 };
@@ -47,7 +47,6 @@ pub(crate) struct LeaseClient {
     server: String,
     connect_timeout: Duration,
     timeout: Duration,
-    source: TokenSource,
     clock: Clock,
     assurance: Assurance,
     idle: Mutex<Vec<Connection>>,
@@ -89,27 +88,22 @@ impl LeaseClient {
     async fn open(server: String, connect_timeout: Duration, timeout: Duration) -> Result<Self> {
         let clock = Clock::system();
         let connection = connect(&server, connect_timeout, &clock).await?;
-        let source = connection.source.clone();
         let idle = Mutex::new(vec![connection]);
-        Ok(Self { server, connect_timeout, timeout, source, clock, assurance: assurance(), idle })
+        Ok(Self { server, connect_timeout, timeout, clock, assurance: assurance(), idle })
     }
 
-    async fn call(&self, request: Request, effectful: Effectful) -> Result<Reply> {
+    /// The reply, and the token source of the server that gave it: one that was restarted is another.
+    async fn call(&self, request: Request, effectful: Effectful) -> Result<(Reply, TokenSource)> {
         self.call_within(self.timeout, request, effectful).await
     }
 
-    async fn call_within(&self, timeout: Duration, request: Request, effectful: Effectful) -> Result<Reply> {
+    async fn call_within(
+        &self,
+        timeout: Duration,
+        request: Request,
+        effectful: Effectful,
+    ) -> Result<(Reply, TokenSource)> {
         let mut connection = self.connection().await?;
-        if matches!(request, Request::Take(_)) && connection.source != self.source {
-            return Err(Error::new(
-                ErrorKind::Refused,
-                format!(
-                    "the server {} has restarted and forgotten its locks: its tokens have no order with the ones \
-                     before; open the engine anew",
-                    self.server
-                ),
-            ));
-        }
         let exchange = async {
             connection.lines.write(&request).await?;
             connection
@@ -121,8 +115,9 @@ impl LeaseClient {
         let answered = self.clock.timeout_at(self.clock.now() + timeout, exchange).await;
         let (what, source) = match answered {
             Some(Ok(reply)) => {
+                let source = connection.source.clone();
                 self.keep(connection);
-                return Ok(reply);
+                return Ok((reply, source));
             }
             Some(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
                 return Err(foreign(&self.server));
@@ -209,13 +204,9 @@ impl Lease for LeaseClient {
         &self.clock
     }
 
-    fn token_source(&self) -> &TokenSource {
-        &self.source
-    }
-
     async fn take(&self, claim: &Claim) -> Result<Take> {
         match self.call(Request::Take(claim.into()), Effectful::Yes).await? {
-            Reply::Take(taken) => Ok(taken?.into()),
+            (Reply::Take(answer), source) => Ok(taken(answer?, &source)),
             _ => Err(foreign(&self.server)),
         }
     }
@@ -223,15 +214,15 @@ impl Lease for LeaseClient {
     async fn extend(&self, claims: &[Arc<Claim>]) -> Result<Vec<bool>> {
         let leases = claims.iter().map(|claim| (&**claim).into()).collect();
         match self.call(Request::Extend(leases), Effectful::Yes).await? {
-            Reply::Extend(kept) if kept.len() == claims.len() => Ok(kept),
+            (Reply::Extend(kept), _) if kept.len() == claims.len() => Ok(kept),
             _ => Err(foreign(&self.server)),
         }
     }
 
     async fn cancel(&self, claim: &Claim) -> Result<Released> {
         match self.call(Request::Cancel(claim.into()), Effectful::Yes).await? {
-            Reply::Cancel(true) => Ok(Released::Done),
-            Reply::Cancel(false) => Ok(Released::WasNotHeld),
+            (Reply::Cancel(true), _) => Ok(Released::Done),
+            (Reply::Cancel(false), _) => Ok(Released::WasNotHeld),
             _ => Err(foreign(&self.server)),
         }
     }
@@ -249,7 +240,7 @@ impl Lease for LeaseClient {
 
     async fn inspect(&self, name: Option<&LockName>) -> Result<Vec<LockStatus>> {
         match self.call(Request::Inspect(name.cloned().map(WireName)), Effectful::No).await? {
-            Reply::Inspect(views) => Ok(statuses(views, name, &self.source)),
+            (Reply::Inspect(views), source) => Ok(statuses(views, name, &source)),
             _ => Err(foreign(&self.server)),
         }
     }
@@ -260,8 +251,8 @@ impl Lease for LeaseClient {
             Target::Owner(owner) => WireTarget::Owner(owner),
         };
         match self.call(Request::Evict(WireName(name.clone()), target), Effectful::Yes).await? {
-            Reply::Evict(true) => Ok(Evicted::Ended),
-            Reply::Evict(false) => Ok(Evicted::NoSuchHold),
+            (Reply::Evict(true), _) => Ok(Evicted::Ended),
+            (Reply::Evict(false), _) => Ok(Evicted::NoSuchHold),
             _ => Err(foreign(&self.server)),
         }
     }

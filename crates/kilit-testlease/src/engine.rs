@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use kilit_core::{
-    Assurance, Bound, Claim, Clock, Engine, Evicted, Exclusion, Finding, Level, LockName, LockStatus, Modes,
-    Moment, Order, OwnerId, Released, Result, Target, TokenSource, TokenStrength, TokenValue,
+    Assurance, Bound, Claim, Clock, Engine, Evicted, Exclusion, FencingToken, Finding, Level, LockName,
+    LockStatus, Modes, Moment, Order, OwnerId, Released, Result, Target, TokenSource, TokenStrength,
+    TokenValue,
     family::{Lease, LeaseEngine, Take},
 };
 
@@ -54,12 +55,12 @@ pub(crate) fn look_by(claim: &Claim, until: Moment, clock: &Clock) -> Moment {
     until.min(clock.now() + place_lasts(claim) / 3)
 }
 
-impl From<Taken> for Take {
-    fn from(taken: Taken) -> Self {
-        match taken {
-            Taken::Lease(token) => Self::Taken { token: token.and_then(|value| TokenValue::new(value).ok()) },
-            Taken::InLine { ahead, free_in } => Self::Held { free_in: Some(free_in), ahead: Some(ahead) },
-        }
+/// The machine's answer, with where its tokens are drawn.
+pub(crate) fn taken(taken: Taken, source: &TokenSource) -> Take {
+    let token = |value| Some(FencingToken::new(source.clone(), TokenValue::new(value).ok()?));
+    match taken {
+        Taken::Lease(value) => Take::Taken { token: value.and_then(token) },
+        Taken::InLine { ahead, free_in } => Take::Held { free_in: Some(free_in), ahead: Some(ahead) },
     }
 }
 
@@ -110,14 +111,10 @@ impl Lease for TestLease {
         &self.clock
     }
 
-    fn token_source(&self) -> &TokenSource {
-        self.node.source()
-    }
-
     async fn take(&self, claim: &Claim) -> Result<Take> {
         let (touched, claim) = (vec![(claim.name.clone(), claim.owner)], claim.clone());
-        let taken = self.call(Op::Take, touched, move |node| node.take(&claim)).await?;
-        Ok(taken?.into())
+        let answer = self.call(Op::Take, touched, move |node| node.take(&claim)).await?;
+        Ok(taken(answer?, self.node.source()))
     }
 
     async fn extend(&self, claims: &[Arc<Claim>]) -> Result<Vec<bool>> {
@@ -148,7 +145,7 @@ impl Lease for TestLease {
     async fn inspect(&self, name: Option<&LockName>) -> Result<Vec<LockStatus>> {
         let wanted = name.cloned();
         let views = self.call(Op::Inspect, vec![], move |node| node.inspect(wanted.as_ref())).await?;
-        Ok(statuses(views, name, self.token_source()))
+        Ok(statuses(views, name, self.node.source()))
     }
 
     async fn evict(&self, name: &LockName, target: Target, _force: bool) -> Result<Evicted> {

@@ -2,7 +2,7 @@
 
 use std::{io, time::Duration};
 
-use kilit_core::{Claim, LockName, Note, OwnerId, Share};
+use kilit_core::{Claim, LockName, LossNotice, Note, OwnerId, Share};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
@@ -113,7 +113,15 @@ impl TryFrom<WireClaim> for Claim {
 
     fn try_from(wire: WireClaim) -> kilit_core::Result<Self> {
         let WireClaim { key: WireKey { name, owner }, share, ttl, lock_delay, note } = wire;
-        Ok(Self { name, owner, share, ttl, lock_delay, note: Note::new(note)? })
+        Ok(Self {
+            name,
+            owner,
+            share,
+            ttl,
+            lock_delay,
+            note: Note::new(note)?,
+            notice: LossNotice::default(),
+        })
     }
 }
 

@@ -4,8 +4,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
     Answer, Assurance, BoxFuture, Claim, Clock, Effect, Engine, Evicted, FencingToken, Finding, Grant,
-    LockName, LockStatus, LossReason, Moment, Released, Renewal, Result, Retry, Target, TokenSource,
-    TokenValue, deadline::lease_deadline,
+    LockName, LockStatus, LossReason, Moment, Released, Renewal, Result, Retry, Target,
+    deadline::lease_deadline,
 };
 
 /// An engine whose holds end by themselves a TTL after the last word of their owner.
@@ -17,9 +17,6 @@ pub trait Lease: fmt::Debug + Send + Sync + 'static {
 
     /// The clock of its deadlines.
     fn clock(&self) -> &Clock;
-
-    /// Where its tokens are drawn.
-    fn token_source(&self) -> &TokenSource;
 
     /// Takes the lock for [`Claim::engine_ttl`] if it is free, and draws a token in the same step. An owner that holds
     /// it already gets the same token and its lease anew, so the step can be repeated when an answer was lost. An
@@ -55,12 +52,12 @@ pub trait Lease: fmt::Debug + Send + Sync + 'static {
 }
 
 /// The server's answer to a [`Lease::take`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Take {
     /// The lease is the owner's.
     Taken {
         /// Its token, where there are any.
-        token: Option<TokenValue>,
+        token: Option<FencingToken>,
     },
     /// Somebody else has it, or is in front.
     Held {
@@ -104,9 +101,7 @@ impl<L: Lease> LeaseEngine<L> {
                     let deadline = lease_deadline(sent, claim.ttl);
                     // An answer that was longer on its way than the lease lasts is no grant.
                     if clock.now() < deadline {
-                        let token =
-                            token.map(|value| FencingToken::new(self.0.token_source().clone(), value));
-                        return Ok(Answer::Granted(Grant { token, deadline: Some(deadline), ended: None }));
+                        return Ok(Answer::Granted(Grant { token, deadline: Some(deadline) }));
                     }
                     (Some(Duration::ZERO), None)
                 }

@@ -9,8 +9,6 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::oneshot;
-
 use crate::{
     Answer, Assurance, BoxFuture, Claim, Clock, Engine, Evicted, FencingToken, Finding, Grant, LockName,
     LockStatus, LossReason, Moment, OwnerId, Released, Renewal, Result, Target,
@@ -28,7 +26,7 @@ pub trait Session: fmt::Debug + Send + Sync + 'static {
     fn clock(&self) -> &Clock;
 
     /// Takes the lock, waiting for up to `patience` (zero: one try); `None` when it ran out. Dropping the future lets
-    /// go of what it may have taken.
+    /// go of what it may have taken. A session that ends later tells so by [`Claim::notice`].
     fn grip(
         &self,
         claim: &Claim,
@@ -71,8 +69,6 @@ pub struct Gripped<H> {
     pub token: Option<FencingToken>,
     /// When the session counts as lost unless it is heard from; `None` where the kernel keeps it.
     pub deadline: Option<Moment>,
-    /// Fires when the session ends and can say so.
-    pub ended: Option<oneshot::Receiver<LossReason>>,
 }
 
 /// The [`Engine`] of a [`Session`]: it knows which owner has which hold.
@@ -115,13 +111,13 @@ impl<S: Session> SessionEngine<S> {
 
     async fn claim(&self, claim: &Claim, patience: Duration) -> Result<Answer> {
         if let Some(Held { token, deadline, .. }) = self.holds().get(&claim.owner) {
-            return Ok(Answer::Granted(Grant { token: token.clone(), deadline: *deadline, ended: None }));
+            return Ok(Answer::Granted(Grant { token: token.clone(), deadline: *deadline }));
         }
-        let Some(Gripped { hold, token, deadline, ended }) = self.session.grip(claim, patience).await? else {
+        let Some(Gripped { hold, token, deadline }) = self.session.grip(claim, patience).await? else {
             return Ok(Answer::Waiting { ahead: None, try_after: Duration::ZERO });
         };
         self.holds().insert(claim.owner, Held { hold: Arc::new(hold), token: token.clone(), deadline });
-        Ok(Answer::Granted(Grant { token, deadline, ended }))
+        Ok(Answer::Granted(Grant { token, deadline }))
     }
 
     async fn renew(&self, claims: &[Arc<Claim>]) -> Result<Vec<Renewal>> {

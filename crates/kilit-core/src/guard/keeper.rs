@@ -15,8 +15,8 @@ use std::{
 };
 
 use backon::{BackoffBuilder, ExponentialBuilder};
-use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
-use tokio::sync::{Notify, oneshot};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use tokio::sync::Notify;
 
 use super::{LossReason, signal::Signal};
 use crate::{
@@ -40,6 +40,8 @@ pub(crate) struct Keeper {
     settled: Notify,
     /// A moving average of the engine's round trips, in nanoseconds.
     latency: AtomicU64,
+    /// From 0 to 1: clients do not renew in step. One for all holds of a client, so that a later one is due later.
+    jitter: f64,
 }
 
 #[derive(Debug)]
@@ -49,6 +51,8 @@ struct Table {
     releasing: usize,
     /// When the loop wakes up by itself.
     wake_at: Moment,
+    /// When the hold that came last is due, even if it has gone by now: the next one is due later, and wakes nobody.
+    last_due: Moment,
     /// No new holds.
     closed: bool,
     /// The client is gone: end when nothing is left.
@@ -64,7 +68,6 @@ struct Entry {
     renewing: bool,
     /// Its release has begun: it is renewed no more.
     retired: bool,
-    ended: Option<oneshot::Receiver<LossReason>>,
 }
 
 /// What the loop does next.
@@ -72,7 +75,6 @@ struct Entry {
 struct Plan {
     renew: Vec<Arc<Claim>>,
     release: Vec<Arc<Claim>>,
-    ended: Vec<(OwnerId, oneshot::Receiver<LossReason>)>,
 }
 
 impl Keeper {
@@ -82,6 +84,7 @@ impl Keeper {
             releases: Vec::new(),
             releasing: 0,
             wake_at: Moment::FAR,
+            last_due: Moment::FAR,
             closed: false,
             ending: false,
             errors: Vec::new(),
@@ -92,6 +95,7 @@ impl Keeper {
             wake: Notify::new(),
             settled: Notify::new(),
             latency: AtomicU64::new(0),
+            jitter: fastrand::f64(),
         }
     }
 
@@ -125,21 +129,19 @@ impl Keeper {
     }
 
     /// Takes charge of a hold.
-    pub(crate) fn add(
-        &self,
-        claim: Arc<Claim>,
-        signal: Arc<Signal>,
-        ended: Option<oneshot::Receiver<LossReason>>,
-    ) {
+    pub(crate) fn add(&self, claim: Arc<Claim>, signal: Arc<Signal>) {
         let renew_at = self.next_renewal(&claim, signal.deadline());
         let due = renew_at.min(signal.deadline()).min(signal.keep_until());
         let mut table = self.table();
         if table.closed {
+            drop(table);
             signal.lose(LossReason::Shutdown, self.clock().now());
+            return self.release_later(&claim, None);
         }
-        let wake = due < table.wake_at || ended.is_some();
-        let entry = Entry { claim, signal, renew_at, renewing: false, retired: false, ended };
-        table.holds.insert(entry.claim.owner, entry);
+        let wake = due < table.wake_at;
+        table.wake_at = table.wake_at.min(due);
+        table.last_due = due;
+        table.holds.insert(claim.owner, Entry { claim, signal, renew_at, renewing: false, retired: false });
         drop(table);
         if wake {
             self.wake.notify_one();
@@ -276,7 +278,6 @@ impl Keeper {
     pub(crate) async fn run(self: Arc<Self>, lifeline: Lifeline) {
         let _lifeline = lifeline;
         let mut tasks: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
-        let mut ended = FuturesUnordered::new();
         while let Some(plan) = self.plan() {
             if !plan.renew.is_empty() {
                 tasks.push(Box::pin(self.clone().renew(plan.renew)));
@@ -284,16 +285,11 @@ impl Keeper {
             for claim in plan.release {
                 tasks.push(Box::pin(self.clone().release_now(claim)));
             }
-            for (owner, news) in plan.ended {
-                ended.push(news.map(move |news| (owner, news)));
-            }
             let wake_at = self.table().wake_at;
             tokio::select! {
                 () = self.wake.notified() => {}
                 () = self.clock().sleep_until(wake_at) => {}
                 Some(()) = tasks.next() => {}
-                // A sender that was dropped has nothing to tell: the hold was released.
-                Some((owner, news)) = ended.next() => if let Ok(reason) = news { self.lose(owner, reason) },
             }
         }
     }
@@ -303,12 +299,9 @@ impl Keeper {
         let now = self.clock().now();
         let mut plan = Plan::default();
         let mut table = self.table();
-        table.wake_at = Moment::FAR;
+        table.wake_at = if table.last_due > now { table.last_due } else { Moment::FAR };
         let Table { holds, releases, wake_at, .. } = &mut *table;
-        holds.retain(|owner, entry| {
-            if let Some(news) = entry.ended.take() {
-                plan.ended.push((*owner, news));
-            }
+        holds.retain(|_, entry| {
             if entry.signal.check(now).is_err() {
                 // A release that is under way still needs the entry; and what the kernel keeps, nothing else ends.
                 if entry.signal.keep_until() <= now && !entry.retired && !self.engine.assurance().leases {
@@ -406,22 +399,15 @@ impl Keeper {
         self.settled.notify_waiters();
     }
 
-    /// The engine has said that a hold is over.
-    fn lose(&self, owner: OwnerId, reason: LossReason) {
-        if let Some(entry) = self.table().holds.get(&owner) {
-            entry.signal.lose(reason, self.clock().now());
-        }
-    }
-
     /// When a hold with this deadline is renewed, or looked at where there is no lease.
     fn next_renewal(&self, claim: &Claim, deadline: Moment) -> Moment {
         let assurance = self.engine.assurance();
         match assurance.leases {
-            true => deadline::renew_at(deadline, claim.ttl),
+            true => deadline::renew_at(deadline, claim.ttl, self.jitter),
             // An engine that tells of a loss at once is not asked.
             false if assurance.loss_notice.of(claim.ttl).is_zero() => Moment::FAR,
             false => {
-                self.clock().now() + assurance.loss_notice.of(claim.ttl).mul_f64(0.9 - 0.1 * fastrand::f64())
+                self.clock().now() + assurance.loss_notice.of(claim.ttl).mul_f64(0.9 - 0.1 * self.jitter)
             }
         }
     }

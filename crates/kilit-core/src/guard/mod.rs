@@ -9,8 +9,11 @@ use std::{fmt, io, ops::Deref, os::fd::OwnedFd, pin::pin, sync::Arc, time::Durat
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-pub use self::loss::{Loss, LossReason, Standing};
-use self::signal::Signal;
+pub(crate) use self::signal::Signal;
+pub use self::{
+    loss::{Loss, LossReason, Standing},
+    signal::LossNotice,
+};
 use crate::{Claim, Client, FencingToken, Grant, LockName, Moment, OwnerId, Result};
 
 /// A hold, of whatever kind: what [`Guard`] and [`SharedGuard`] have in common.
@@ -33,13 +36,14 @@ impl Hold {
     pub(crate) fn new(
         client: Client,
         claim: Arc<Claim>,
+        signal: Arc<Signal>,
         grant: Grant,
         max_hold: Option<Duration>,
     ) -> (Self, Option<FencingToken>) {
         let since = client.clock().now();
         let keep_until = max_hold.map_or(Moment::FAR, |longest| since + longest);
-        let signal = Arc::new(Signal::new(grant.deadline, keep_until));
-        client.keeper().add(claim.clone(), signal.clone(), grant.ended);
+        signal.grant(grant.deadline, keep_until);
+        client.keeper().add(claim.clone(), signal.clone());
         (Self { client, claim, signal, since, released: false }, grant.token)
     }
 
@@ -95,7 +99,7 @@ impl Hold {
 
     /// How it stands, as a watch: *held*, *at risk until*, *lost*.
     pub fn standing(&self) -> watch::Receiver<Standing> {
-        self.signal.standing()
+        self.signal.watch()
     }
 
     /// Cancelled when the hold is lost; never by a release.

@@ -1,6 +1,12 @@
-//! What guard and keeper share of one hold: its deadline, and the news of its loss.
+//! What guard, keeper and engine share of one hold: its deadline, and the news of its loss.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -8,24 +14,38 @@ use tokio_util::sync::CancellationToken;
 use super::{Loss, LossReason, Standing};
 use crate::Moment;
 
-/// A hold that is lost stays lost: every change goes through the watch's own lock.
+/// A hold that is lost stays lost: every change goes through one mutex. Reading the deadline does not.
+///
+/// The watch and the cancellation token are made when somebody asks for them: most holds come and go unwatched.
 #[derive(Debug)]
 pub(crate) struct Signal {
     deadline: AtomicU64,
     /// From here on the keeper does not renew.
-    keep_until: Moment,
-    standing: watch::Sender<Standing>,
-    lost: CancellationToken,
+    keep_until: AtomicU64,
+    is_lost: AtomicBool,
+    standing: Mutex<Standing>,
+    watch: OnceLock<watch::Sender<Standing>>,
+    lost: OnceLock<CancellationToken>,
+}
+
+impl Default for Signal {
+    fn default() -> Self {
+        Self {
+            deadline: AtomicU64::new(Moment::FAR.as_nanos()),
+            keep_until: AtomicU64::new(Moment::FAR.as_nanos()),
+            is_lost: AtomicBool::new(false),
+            standing: Mutex::new(Standing::Held),
+            watch: OnceLock::new(),
+            lost: OnceLock::new(),
+        }
+    }
 }
 
 impl Signal {
-    pub(crate) fn new(deadline: Option<Moment>, keep_until: Moment) -> Self {
-        Self {
-            deadline: AtomicU64::new(deadline.unwrap_or(Moment::FAR).as_nanos()),
-            keep_until,
-            standing: watch::Sender::new(Standing::Held),
-            lost: CancellationToken::new(),
-        }
+    /// The engine granted the hold.
+    pub(crate) fn grant(&self, deadline: Option<Moment>, keep_until: Moment) {
+        self.keep_until.store(keep_until.as_nanos(), Ordering::Release);
+        self.extend(deadline);
     }
 
     /// The local deadline; [`Moment::FAR`] where there is none.
@@ -34,31 +54,35 @@ impl Signal {
     }
 
     pub(crate) fn keep_until(&self) -> Moment {
-        self.keep_until
+        Moment::from_nanos(self.keep_until.load(Ordering::Acquire))
     }
 
-    pub(crate) fn standing(&self) -> watch::Receiver<Standing> {
-        self.standing.subscribe()
+    pub(crate) fn watch(&self) -> watch::Receiver<Standing> {
+        let standing = self.standing();
+        self.watch.get_or_init(|| watch::Sender::new(*standing)).subscribe()
     }
 
     pub(crate) fn lost(&self) -> &CancellationToken {
-        &self.lost
-    }
-
-    pub(crate) fn loss(&self) -> Option<Loss> {
-        match *self.standing.borrow() {
-            Standing::Lost(loss) => Some(loss),
-            _ => None,
+        let standing = self.standing();
+        let lost = self.lost.get_or_init(CancellationToken::new);
+        if matches!(*standing, Standing::Lost(_)) {
+            lost.cancel();
         }
+        lost
     }
 
     /// The standing at `now`: a deadline that has passed is a loss, whoever notices it first.
     pub(crate) fn check(&self, now: Moment) -> Result<(), Loss> {
-        if now >= self.deadline() {
-            let reason = if now >= self.keep_until { LossReason::MaxHold } else { LossReason::Silence };
-            self.change(|deadline| (now >= deadline).then_some(Standing::Lost(Loss { reason, at: now })));
+        if now < self.deadline() && !self.is_lost.load(Ordering::Acquire) {
+            return Ok(());
         }
-        self.loss().map_or(Ok(()), Err)
+        let reason = if now >= self.keep_until() { LossReason::MaxHold } else { LossReason::Silence };
+        // A renewal may have come between.
+        self.change(|deadline| (now >= deadline).then_some(Standing::Lost(Loss { reason, at: now })));
+        match *self.standing() {
+            Standing::Lost(loss) => Err(loss),
+            _ => Ok(()),
+        }
     }
 
     /// The engine confirmed the hold.
@@ -85,21 +109,48 @@ impl Signal {
     }
 
     fn change(&self, next: impl FnOnce(Moment) -> Option<Standing>) {
-        let changed = self.standing.send_if_modified(|standing| {
-            if matches!(standing, Standing::Lost(_)) {
-                return false;
-            }
-            match next(self.deadline()) {
-                Some(next) if next != *standing => {
-                    *standing = next;
-                    true
-                }
-                _ => false,
-            }
-        });
-        if changed && self.loss().is_some() {
-            self.lost.cancel();
+        let mut standing = self.standing();
+        if matches!(*standing, Standing::Lost(_)) {
+            return;
         }
+        let Some(next) = next(self.deadline()).filter(|next| next != &*standing) else { return };
+        *standing = next;
+        let is_lost = matches!(next, Standing::Lost(_));
+        self.is_lost.store(is_lost, Ordering::Release);
+        if let Some(watch) = self.watch.get() {
+            watch.send_replace(next);
+        }
+        if let (true, Some(lost)) = (is_lost, self.lost.get()) {
+            lost.cancel();
+        }
+    }
+
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How an engine tells the holder that it has ended the hold, without being asked. Travels with the
+/// [claim](crate::Claim); the default one tells nobody.
+#[derive(Clone, Default)]
+pub struct LossNotice(Option<Arc<Signal>>);
+
+impl LossNotice {
+    pub(crate) fn new(signal: Arc<Signal>) -> Self {
+        Self(Some(signal))
+    }
+
+    /// The hold of this claim is over, as of `at` on the engine's clock of deadlines. Never blocks.
+    pub fn lost(&self, reason: LossReason, at: Moment) {
+        if let Some(signal) = &self.0 {
+            signal.lose(reason, at);
+        }
+    }
+}
+
+impl fmt::Debug for LossNotice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LossNotice")
     }
 }
 
@@ -111,22 +162,38 @@ mod tests {
         Moment::from_nanos(nanos)
     }
 
+    fn granted(deadline: Option<Moment>, keep_until: Moment) -> Signal {
+        let signal = Signal::default();
+        signal.grant(deadline, keep_until);
+        signal
+    }
+
     #[test]
     fn a_lost_hold_stays_lost() {
-        let signal = Signal::new(Some(at(10)), Moment::FAR);
+        let signal = granted(Some(at(10)), Moment::FAR);
+        let early = signal.lost().clone();
         assert_eq!(signal.check(at(9)), Ok(()));
         assert_eq!(signal.check(at(10)).unwrap_err().reason, LossReason::Silence);
         signal.extend(Some(at(20)));
         signal.put_at_risk(at(30));
         signal.lose(LossReason::Ended, at(11));
-        assert_eq!(signal.check(at(11)).unwrap_err().reason, LossReason::Silence);
+        assert_eq!(signal.check(at(9)).unwrap_err().reason, LossReason::Silence);
+        assert!(early.is_cancelled() && signal.lost().is_cancelled());
+    }
+
+    #[test]
+    fn who_asks_late_is_told_all_the_same() {
+        let signal = granted(Some(at(10)), Moment::FAR);
+        LossNotice::new(Arc::new(Signal::default())).lost(LossReason::Ended, at(1));
+        signal.lose(LossReason::Broken, at(1));
         assert!(signal.lost().is_cancelled());
+        assert!(matches!(*signal.watch().borrow(), Standing::Lost(Loss { reason: LossReason::Broken, .. })));
     }
 
     #[test]
     fn news_come_once() {
-        let signal = Signal::new(Some(at(10)), Moment::FAR);
-        let mut news = signal.standing();
+        let signal = granted(Some(at(10)), Moment::FAR);
+        let mut news = signal.watch();
         signal.extend(Some(at(20)));
         assert!(!news.has_changed().unwrap(), "held is no news to a holder");
         signal.put_at_risk(at(99));
@@ -138,9 +205,17 @@ mod tests {
 
     #[test]
     fn past_the_longest_hold_the_reason_says_so() {
-        let signal = Signal::new(None, at(10));
+        let signal = granted(None, at(10));
         signal.put_at_risk(at(15));
         assert_eq!(signal.check(at(14)), Ok(()));
         assert_eq!(signal.check(at(15)).unwrap_err().reason, LossReason::MaxHold);
+    }
+
+    #[test]
+    fn a_loss_before_the_grant_is_kept() {
+        let signal = Signal::default();
+        signal.lose(LossReason::Broken, at(1));
+        signal.grant(None, Moment::FAR);
+        assert_eq!(signal.check(at(2)).unwrap_err().reason, LossReason::Broken);
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     Answer, Claim, Client, Effect, Error, ErrorKind, FencingToken, Grant, LockName, Moment, OwnerId, Result,
     Retry, Share, Terms,
-    guard::{Hold, keeper::retry_delays},
+    guard::{Hold, LossNotice, Signal, keeper::retry_delays},
 };
 
 /// How long an engine that was never reached is tried, where the caller would wait longer.
@@ -36,6 +36,7 @@ pub(crate) async fn acquire(
     patience: Patience,
 ) -> Result<(Hold, Option<FencingToken>)> {
     client.keeper().check_open()?;
+    let signal = Arc::<Signal>::default();
     let claim = Arc::new(Claim {
         name: name.clone(),
         owner: OwnerId::random(),
@@ -43,12 +44,13 @@ pub(crate) async fn acquire(
         ttl: terms.ttl,
         lock_delay: terms.lock_delay,
         note: terms.note.clone(),
+        notice: LossNotice::new(signal.clone()),
     });
     let mut pending = Pending { client, claim, armed: true };
     match client.runtime().enter(pending.claim(patience)).await {
         Ok(grant) => {
             pending.armed = false;
-            Ok(Hold::new(client.clone(), pending.claim.clone(), grant, terms.max_hold))
+            Ok(Hold::new(client.clone(), pending.claim.clone(), signal, grant, terms.max_hold))
         }
         Err(error) => {
             client.runtime().enter(pending.withdraw(&error)).await;

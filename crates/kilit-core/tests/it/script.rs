@@ -9,8 +9,8 @@ use std::{
 };
 
 use kilit_core::{
-    Assurance, Bound, Claim, Client, Clock, Error, ErrorKind, Evicted, Exclusion, Finding, LockName,
-    LockStatus, Modes, Order, OwnerId, Released, Result, Target, Terms, TokenSource, TokenStrength,
+    Assurance, Bound, Claim, Client, Clock, Error, ErrorKind, Evicted, Exclusion, FencingToken, Finding,
+    LockName, LockStatus, Modes, Order, OwnerId, Released, Result, Target, Terms, TokenSource, TokenStrength,
     TokenValue,
     family::{Lease, LeaseEngine, Take},
 };
@@ -158,17 +158,15 @@ impl Lease for Scripted {
         &self.clock
     }
 
-    fn token_source(&self) -> &TokenSource {
-        &self.source
-    }
-
     async fn take(&self, claim: &Claim) -> Result<Take> {
         if !self.play(Asked::Take(claim.owner), |script| &mut script.takes).await? {
             return Ok(Take::Held { free_in: None, ahead: None });
         }
         let mut script = self.script.lock().unwrap();
         script.last_token += 1;
-        Ok(Take::Taken { token: Some(TokenValue::new(script.last_token).unwrap()) })
+        Ok(Take::Taken {
+            token: Some(FencingToken::new(self.source.clone(), TokenValue::new(script.last_token).unwrap())),
+        })
     }
 
     async fn extend(&self, claims: &[Arc<Claim>]) -> Result<Vec<bool>> {

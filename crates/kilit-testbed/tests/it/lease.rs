@@ -10,7 +10,7 @@ use std::{
 };
 
 use kilit_core::{
-    Answer, Claim, Client, Engine, ErrorKind, LockName, Note, OwnerId, Released, Renewal, Share, Terms,
+    Answer, Claim, Client, Engine, ErrorKind, LockName, LossNotice, Note, OwnerId, Released, Renewal, Share, Terms,
 };
 use kilit_testbed::{
     Process,
@@ -38,6 +38,7 @@ fn claim() -> Claim {
         ttl: TTL,
         lock_delay: Duration::ZERO,
         note: Note::of_this_process(),
+        notice: LossNotice::default(),
     }
 }
 

@@ -6,7 +6,7 @@ mod wire;
 
 use std::time::Duration;
 
-use kilit_core::{Claim, LockName, Note, OwnerId, Share};
+use kilit_core::{Claim, LockName, LossNotice, Note, OwnerId, Share};
 
 const TTL: Duration = Duration::from_secs(10);
 
@@ -22,5 +22,6 @@ fn claim(name_text: &str, share: Share) -> Claim {
         ttl: TTL,
         lock_delay: Duration::ZERO,
         note: Note::new("a test").unwrap(),
+        notice: LossNotice::default(),
     }
 }
