@@ -1,6 +1,6 @@
 //! Who asks: the claim's random id and a note for people.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{cell::RefCell, fmt, str::FromStr, sync::Arc};
 
 use crate::{Error, Result, sys};
 
@@ -14,10 +14,31 @@ pub struct OwnerId(u128);
 impl OwnerId {
     /// A fresh id.
     pub fn random() -> Self {
-        let mut bytes = [0; 16];
-        // Without randomness no identity is safe; the system call cannot fail on the systems that are supported.
-        getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
-        Self(u128::from_le_bytes(bytes))
+        POOL.with_borrow_mut(|pool| Self(u128::from_le_bytes(pool.draw())))
+    }
+}
+
+thread_local! {
+    static POOL: RefCell<Pool> = const { RefCell::new(Pool { bytes: [[0; 16]; 32], left: 0, process: 0 }) };
+}
+
+/// Random bytes for the next ids: one system call for many. Each is used once, and none in a forked child.
+struct Pool {
+    bytes: [[u8; 16]; 32],
+    left: usize,
+    process: u32,
+}
+
+impl Pool {
+    fn draw(&mut self) -> [u8; 16] {
+        let process = std::process::id();
+        if self.left == 0 || self.process != process {
+            // Without randomness no identity is safe; the call cannot fail on the systems that are supported.
+            getrandom::fill(self.bytes.as_flattened_mut()).expect("the kernel gives random bytes");
+            (self.left, self.process) = (self.bytes.len(), process);
+        }
+        self.left -= 1;
+        std::mem::take(&mut self.bytes[self.left])
     }
 }
 
@@ -90,8 +111,9 @@ mod tests {
 
     #[test]
     fn ids_differ_and_read_back() {
-        let (a, b) = (OwnerId::random(), OwnerId::random());
-        assert_ne!(a, b);
+        let ids: std::collections::HashSet<_> = (0..1000).map(|_| OwnerId::random()).collect();
+        assert_eq!(ids.len(), 1000);
+        let a = OwnerId::random();
         assert_eq!(a.to_string().parse::<OwnerId>().unwrap(), a);
         for bad in ["", "0", "+0000000000000000000000000000000", &"A".repeat(32)] {
             assert!(bad.parse::<OwnerId>().is_err(), "{bad}");

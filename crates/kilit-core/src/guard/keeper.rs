@@ -207,10 +207,10 @@ impl Keeper {
 
     /// Tries to release until `until`, or for one TTL where there is no deadline.
     async fn try_release(&self, claim: &Claim, until: Moment) -> Result<Released> {
-        let until = until.min(self.clock().now() + claim.ttl);
+        let mut sent = self.clock().now();
+        let until = until.min(sent + claim.ttl);
         let mut delays = retry_delays(claim.ttl / 10);
         loop {
-            let sent = self.clock().now();
             let error = match self.clock().timeout_at(until, self.engine.release(claim)).await {
                 Some(Ok(released)) => {
                     self.note_latency(self.clock().now().since(sent));
@@ -226,6 +226,7 @@ impl Keeper {
                 return Err(error.on_engine(self.engine.assurance().engine).on_lock(&claim.name));
             }
             self.clock().sleep_until(retry_at).await;
+            sent = self.clock().now();
         }
     }
 
