@@ -1,0 +1,137 @@
+//! How each engine is set up.
+
+use std::{
+    fs::{self, OpenOptions},
+    os::unix::fs::FileExt,
+    path::Path,
+    sync::{Arc, Mutex},
+};
+
+use kilit_conformance::{Harm, Link, Party, Subject};
+use kilit_core::{Client, Clock, LockName, Moment};
+use kilit_memory::Memory;
+use kilit_testbed::{
+    chaos::{ChaosProxy, Mode},
+    server::{LeaseServer, Server},
+    tempdir,
+};
+use kilit_testlease::{Fault, Node, TestLease};
+
+/// One object that all clients share. The URL opens another one in each process.
+pub(crate) async fn memory() -> Subject {
+    let engine = Arc::new(Memory::new());
+    let connect = move || {
+        let engine = engine.clone();
+        async move { Client::new(engine).expect("a thread").into() }
+    };
+    Subject::new(connect).url("memory:")
+}
+
+/// A directory; its lock files can be removed.
+pub(crate) async fn file() -> Subject {
+    let dir = tempdir().expect("a temporary directory");
+    let (path, url) = (dir.path().to_owned(), format!("file://{}?check=100ms", dir.path().display()));
+    let connect = {
+        let url = url.clone();
+        move || {
+            let url = url.clone();
+            async move { kilit::open(&url).await.expect("the directory is good").into() }
+        }
+    };
+    let remove = {
+        let url = url.clone();
+        move |name: LockName| {
+            let url = url.clone();
+            async move {
+                let client = kilit::open(&url).await.expect("the directory is good");
+                let status = client.inspect(Some(&name)).await.expect("the engine is well").remove(0);
+                fs::remove_file(status.path.expect("it is held in a file")).expect("it can be removed");
+            }
+        }
+    };
+    Subject::new(connect)
+        .url(url)
+        .break_hold(remove)
+        .last_token(move |_, token| set_file_counter(&path, token))
+        .keep(dir)
+}
+
+/// Writes both slots of the file engine's counter, which was never used before.
+fn set_file_counter(dir: &Path, last: u64) {
+    let counter = dir.join("counter");
+    fs::write(&counter, "kilit file engine, format 1\nid 0123456789abcdef0123456789abcdef\n").expect("writable");
+    let file = OpenOptions::new().write(true).open(counter).expect("it is there");
+    for (generation, at) in [(0_u64, 512), (1, 1024)] {
+        let mut slot = [generation.to_le_bytes(), (last + 1).to_le_bytes()].concat();
+        slot.extend(crc32fast::hash(&slot).to_le_bytes());
+        file.write_all_at(&slot, at).expect("writable");
+    }
+}
+
+/// A lease server in this process; each client has a link of its own.
+pub(crate) async fn testlease() -> Subject {
+    let node = Arc::new(Node::new(Clock::system()));
+    let [connect, broken, jumping, counting] = [(); 4].map(|()| node.clone());
+    let connect = move || {
+        let node = connect.clone();
+        async move {
+            let lease = TestLease::new(&node);
+            let link = lease.link();
+            let link = Link::new(move |harm| {
+                link.heal();
+                link.always(match harm {
+                    Harm::None => None,
+                    Harm::Cut => Some(Fault::Stall),
+                    Harm::LoseAnswers => Some(Fault::AnswerLost),
+                    Harm::Slow(time) => Some(Fault::SlowAnswer(time)),
+                });
+            });
+            Party { client: Client::new(lease.into_engine()).expect("a thread"), link: Some(link) }
+        }
+    };
+    // What the machine sees at a later time is over for it.
+    let at = |node: &Node, name: Option<&LockName>, now: Moment| drop(node.machine().inspect(name, now));
+    Subject::new(connect)
+        .break_hold(move |name| {
+            at(&broken, Some(&name), Moment::FAR);
+            std::future::ready(())
+        })
+        .jump(move |by| at(&jumping, None, jumping.clock().now() + by))
+        .last_token(move |name, last| counting.machine().set_last_token(&name, last))
+}
+
+/// The server in a process of its own, behind a chaos proxy for each client.
+pub(crate) async fn testlease_server() -> Subject {
+    let server = LeaseServer::start();
+    let addr = server.addr();
+    // A client outlives its party as long as it has guards and mutexes.
+    let proxies: Arc<Mutex<Vec<Arc<ChaosProxy>>>> = Arc::default();
+    let connect = move || {
+        let proxy = Arc::new(ChaosProxy::start(addr));
+        proxies.lock().expect("no test panics in it").push(proxy.clone());
+        connect_through(proxy)
+    };
+    let server = Arc::new(Mutex::new(server));
+    let restarted = server.clone();
+    Subject::new(connect)
+        .url(Server::<LeaseServer>::url(addr))
+        .restart(move || {
+            restarted.lock().expect("no test panics in it").restart();
+            std::future::ready(())
+        })
+        .keep(server)
+}
+
+async fn connect_through(proxy: Arc<ChaosProxy>) -> Party {
+    let url = Server::<LeaseServer>::url(proxy.addr()).parse().expect("a URL");
+    let client = Client::open(&kilit_testlease::ENGINES[0], url).await.expect("the server answers");
+    let link = Link::new(move |harm| {
+        proxy.set(match harm {
+            Harm::None => Mode::Pass,
+            Harm::Cut => Mode::Blackhole,
+            Harm::LoseAnswers => Mode::DropReplies,
+            Harm::Slow(time) => Mode::Delay(time),
+        });
+    });
+    Party { client, link: Some(link) }
+}
