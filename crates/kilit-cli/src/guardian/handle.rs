@@ -4,7 +4,7 @@ use std::{
     ffi::OsString,
     io, iter,
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::process::CommandExt,
     },
     process::{Child, Command},
@@ -16,7 +16,10 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, set_child_subreaper},
     stdio::stdin,
 };
-use tokio::task::AbortHandle;
+use tokio::{
+    task::AbortHandle,
+    time::{sleep, timeout},
+};
 
 use super::protocol::{End, Event, Order, channel, receive, send};
 use crate::group::{Group, Process, kill_orphans, reap_all};
@@ -45,6 +48,8 @@ pub(crate) enum NotStarted {
     Command(io::Error),
     /// No guardian could be had.
     System(io::Error),
+    /// The deadline had come before.
+    TooLate,
     /// The guardian was killed in the act; what it had started is dead.
     GuardianIsGone,
 }
@@ -79,25 +84,27 @@ impl Waiting {
 
     /// Has the command started.
     pub(crate) async fn start(mut self, start: Start) -> Result<Guardian, NotStarted> {
-        let socket = self.ready().await?;
-        let started = Process::find(pid_of(&self.process)).map_or(0, |process| process.started);
         let order = Order::Start {
             env: start.env,
             kill_at: start.kill_at.map(Moment::as_nanos),
             foreground: start.foreground,
         };
         let fds: Vec<_> = iter::once(stdin()).chain(start.lock.as_ref().map(|lock| lock.as_fd())).collect();
-        send(socket.fd(), &order, &fds)?;
-        match next_event(&socket).await {
+        let socket = self.order(&order, &fds).await?;
+        let started = Process::find(pid_of(&self.process)).map_or(0, |process| process.started);
+        match answer(&socket, pid_of(&self.process)).await {
             Some(Event::Started(pid)) => {
                 let pid = Pid::from_raw(pid).ok_or(io::Error::from(io::ErrorKind::InvalidData))?;
                 let nudge = nudge_when_ended(pid, pid_of(&self.process));
                 Ok(Guardian { process: self.process, socket, group: Group(pid), nudge })
             }
             Some(Event::NotStarted { errno }) => {
-                let _ = send(socket.fd(), &Order::Finish, &[]);
                 end(self.process);
                 Err(NotStarted::Command(io::Error::from_raw_os_error(errno)))
+            }
+            Some(Event::Ended(_)) => {
+                end(self.process);
+                Err(NotStarted::TooLate)
             }
             _ => {
                 let _ = self.process.kill();
@@ -108,12 +115,16 @@ impl Waiting {
         }
     }
 
-    /// Waits until no signal but KILL can end the guardian. One that was ended before is replaced.
-    async fn ready(&mut self) -> io::Result<Readable> {
+    /// Gives the first order. A guardian that was killed before it could take one is replaced.
+    async fn order(&mut self, order: &Order, fds: &[BorrowedFd<'_>]) -> io::Result<Readable> {
         for _ in 0..3 {
             let socket = Readable::new(self.socket.try_clone()?)?;
-            if let Some(Event::Ready) = next_event(&socket).await {
-                return Ok(socket);
+            // Until its first word, any signal ends it.
+            if answer(&socket, pid_of(&self.process)).await == Some(Event::Ready) {
+                match send(socket.fd(), order, fds) {
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+                    sent => return sent.map(|()| socket),
+                }
             }
             let _ = self.process.kill();
             let _ = self.process.wait();
@@ -202,6 +213,20 @@ async fn next_event(socket: &Readable) -> Option<Event> {
     event.ok().flatten().map(|(event, _)| event)
 }
 
+/// The next event, which is due at once: a guardian that was stopped is continued.
+async fn answer(socket: &Readable, guardian: Pid) -> Option<Event> {
+    loop {
+        match timeout(PATIENCE, next_event(socket)).await {
+            Ok(event) => return event,
+            Err(_) => wake(guardian),
+        }
+    }
+}
+
+fn wake(guardian: Pid) {
+    let _ = kill_process(guardian, Signal::CONT);
+}
+
 /// A guardian that was stopped is continued when its command has ended: nobody else knows how.
 fn nudge_when_ended(command: Pid, guardian: Pid) -> AbortHandle {
     let nudge = async move {
@@ -213,8 +238,8 @@ fn nudge_when_ended(command: Pid, guardian: Pid) -> AbortHandle {
         };
         let _ = exit.wait().await;
         loop {
-            tokio::time::sleep(PATIENCE).await;
-            let _ = kill_process(guardian, Signal::CONT);
+            sleep(PATIENCE).await;
+            wake(guardian);
         }
     };
     tokio::spawn(nudge).abort_handle()

@@ -38,7 +38,6 @@ pub(crate) fn guard(command: &[OsString]) -> io::Result<()> {
     // A handler of our own, so that children become zombies even if SIGCHLD was ignored when kilit started.
     signal_hook::low_level::pipe::register(SIGCHLD, sender)?;
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
-    send(&socket, &Event::Ready, &[])?;
     Guard {
         command,
         socket,
@@ -85,7 +84,10 @@ enum Stop {
 
 impl From<io::Error> for Stop {
     fn from(error: io::Error) -> Self {
-        Self::Failed(error)
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::KilitIsGone,
+            _ => Self::Failed(error),
+        }
     }
 }
 
@@ -104,12 +106,13 @@ impl Guard<'_> {
     }
 
     fn watch(&mut self) -> Result<Infallible, Stop> {
+        send(&self.socket, &Event::Ready, &[])?;
         loop {
             let mut fds = [&self.socket.as_fd(), &self.news.as_fd(), &self.timer.as_fd()]
                 .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN));
             match poll(&mut fds, None) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(Stop::Failed(error.into())),
+                Err(error) => return Err(io::Error::from(error).into()),
             }
             // Orders first: after a stop, the latest deadline counts. Then the clock, before a child's good end.
             self.obey()?;
@@ -132,7 +135,11 @@ impl Guard<'_> {
                     let mut fds = fds.into_iter();
                     let stdin = fds.next().ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
                     self.lock = fds.next();
-                    self.start(stdin, &env, foreground)?;
+                    if self.is_too_late() {
+                        self.tell_end(End::Expired);
+                    } else {
+                        self.start(stdin, &env, foreground)?;
+                    }
                 }
                 Ok(Some((Order::Deadline(at), _))) => self.set_deadline(at)?,
                 Ok(Some((Order::Ending, _))) if self.phase == Phase::Watching => self.phase = Phase::Ending,
@@ -141,7 +148,7 @@ impl Guard<'_> {
                 Ok(None) => return Err(Stop::KilitIsGone),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Stop::Failed(error)),
+                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -168,6 +175,10 @@ impl Guard<'_> {
             }
         };
         send(&self.socket, &event, &[])
+    }
+
+    fn is_too_late(&self) -> bool {
+        self.kill_at.is_some_and(|at| Clock::system().now().as_nanos() >= at)
     }
 
     fn set_deadline(&mut self, at: Option<u64>) -> io::Result<()> {

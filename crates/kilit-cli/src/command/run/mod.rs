@@ -148,6 +148,10 @@ async fn start(
                 Failure::new(ExitCode::NotExecutable, format!("{command}: cannot be executed: {error}"))
             }
             NotStarted::System(error) => Failure::system("start the command", &error),
+            NotStarted::TooLate => Failure::new(
+                ExitCode::Lost,
+                format!("lock {} was lost before the command was started", plan.name),
+            ),
             NotStarted::GuardianIsGone => Failure::new(
                 ExitCode::Lost,
                 format!("lock {} was given up: the guardian was killed", plan.name),

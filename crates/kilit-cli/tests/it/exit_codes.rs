@@ -1,0 +1,173 @@
+//! Every exit code.
+
+use std::fs;
+
+use kilit_testbed::Process;
+
+use crate::place::{Place, SOON, expect_no_family, kilit};
+
+#[test]
+fn the_commands_own_code_passes_unchanged() {
+    let place = Place::new();
+    for code in [0, 1, 2, 7, 64, 69, 75, 79, 125, 126, 127, 128, 137, 255] {
+        let exit = place.run(["run", "x", "--", "sh", "-c", &format!("exit {code}")]).expect_code(code);
+        assert_eq!((&*exit.stdout, &*exit.stderr), ("", ""));
+    }
+}
+
+#[test]
+fn death_by_a_signal_is_128_and_its_number() {
+    let place = Place::new();
+    for (signal, code) in [("TERM", 143), ("KILL", 137), ("SEGV", 139), ("HUP", 129), ("40", 168)] {
+        place.run(["run", "x", "--", "bash", "-c", &format!("kill -{signal} $$; exit 3")]).expect_code(code);
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_started_leaves_the_lock_free() {
+    let place = Place::new();
+    let plain = place.path("plain");
+    fs::write(&plain, "#!/bin/sh\n").unwrap();
+    let below = plain.join("below");
+    let cases = [
+        ("/nosuch/command", 127, "not found"),
+        ("no-such-command-in-the-path", 127, "not found"),
+        (plain.to_str().unwrap(), 126, "cannot be executed"),
+        (place.path("").to_str().unwrap(), 126, "cannot be executed"),
+        (below.to_str().unwrap(), 126, "cannot be executed"),
+    ]
+    .map(|(command, code, words)| (command.to_owned(), code, words));
+    for (command, code, words) in cases {
+        let exit = place.run(["run", "x", "--", &command]).expect_code(code);
+        assert!(exit.stderr.starts_with("kilit: ") && exit.stderr.contains(words), "{}", exit.stderr);
+        place.expect_free("x");
+    }
+}
+
+#[test]
+fn without_the_lock_the_command_never_runs() {
+    let place = Place::new();
+    let _holder = place.hold("x");
+    let marker = place.path("ran");
+    for wait in [&["-n"][..], &["--wait", "0"], &["--wait=0s"], &["--wait=1ns"], &["--wait", "50ms"]] {
+        let touch = ["x", "--", "touch", marker.to_str().unwrap()];
+        let exit = place.run([&["run"], wait, &touch].concat()).expect_code(75);
+        assert!(exit.stderr.contains("lock x: held by another"), "{}", exit.stderr);
+    }
+    let failures: [(&[&str], i32); 4] = [
+        (&["--engine", "file:///dev/null/x"], 69),
+        (&["--engine", "memory:"], 64),
+        (&["--engine", "nosuch://h"], 64),
+        (&["--ttl", "1ms"], 64),
+    ];
+    for (options, code) in failures {
+        let touch = ["free", "--", "touch", marker.to_str().unwrap()];
+        place.run([&["run"], options, &touch].concat()).expect_code(code);
+    }
+    assert!(!marker.exists());
+}
+
+#[test]
+fn wrong_usage_is_64_and_says_what_is_wrong() {
+    let place = Place::new();
+    let wrong: &[(&[&str], &str)] = &[
+        (&[], "Usage"),
+        (&["nosuch"], "nosuch"),
+        (&["run"], "NAME"),
+        (&["run", "x"], "COMMAND"),
+        (&["run", "x", "--"], "COMMAND"),
+        (&["run", "x", "true"], "true"),
+        (&["run", "", "--", "true"], "1 to 512 bytes"),
+        (&["run", &"x".repeat(513), "--", "true"], "513 bytes"),
+        (&["run", "x", "--name=y", "--", "true"], "--name"),
+        (&["run", "--nosuch", "x", "--", "true"], "--nosuch"),
+        (&["run", "--own-exit", "0", "x", "--", "true"], "1 to 255"),
+        (&["run", "--own-exit", "256", "x", "--", "true"], "1 to 255"),
+        (&["run", "--own-exit=-1", "x", "--", "true"], "1 to 255"),
+        (&["run", "--ttl", "2s", "--grace", "2s", "x", "--", "true"], "1.078s at most"),
+        (&["run", "--ttl", "8d", "x", "--", "true"], "100ms to 7d"),
+        (&["run", "--permits", "2/1", "x", "--", "true"], "2 permits out of 1"),
+        (&["run", "--permits", "1", "x", "--", "true"], "1/4"),
+        (&["run", "--permits", "1/2", "x", "--", "true"], "exclusive, shared"),
+        (&["run", "--permits", "1/2", "--shared", "x", "--", "true"], "--shared"),
+        (&["run", "--purpose", "fun", "x", "--", "true"], "efficiency"),
+        (&["run", "--purpose", "correctness", "--shared", "x", "--", "true"], "exclusive"),
+        (&["run", "--note", "two\nlines", "x", "--", "true"], "control character"),
+        (&["run", "--lock-delay", "2h", "x", "--", "true"], "1 h"),
+        (&["run", "--engine", "memory:", "x", "--", "true"], "one process only"),
+        (&["run", "--engine", "file:///tmp?chek=1s", "x", "--", "true"], "check"),
+        (&["status", "x", "y"], "y"),
+        (&["break", "x"], "--token"),
+        (&["break", "x", "--token", "0"], "9223372036854775807"),
+        (&["break", "x", "--token", "1", "--owner", "y"], "--owner"),
+        (&["engines", "x"], "x"),
+    ];
+    for (args, word) in wrong {
+        let exit = place.run(*args).expect_code(64);
+        assert!(exit.stderr.starts_with("kilit: ") || args.is_empty(), "{args:?}: {}", exit.stderr);
+        assert!(exit.stderr.contains(word), "{args:?}: {}", exit.stderr);
+        assert_eq!(exit.stdout, "", "{args:?}");
+    }
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    for args in [&["--help"][..], &["-h"], &["--version"], &["run", "--help"], &["status", "-h"]] {
+        let exit = Process::run(kilit().args(args), SOON).expect_code(0);
+        assert!(exit.stdout.contains("kilit") && exit.stderr.is_empty(), "{args:?}");
+    }
+    let help = Process::run(kilit().args(["run", "--help"]), SOON).stdout;
+    for word in ["64", "69", "75", "79", "126", "127", "KILIT_TOKEN", "--own-exit", "--grace"] {
+        assert!(help.contains(word), "{word}");
+    }
+}
+
+#[test]
+fn own_exit_moves_kilits_own_outcomes_and_nothing_else() {
+    let place = Place::new();
+    let _holder = place.hold("busy");
+    let cases: &[(&[&str], i32)] = &[
+        (&["-n", "busy", "--", "true"], 200),
+        (&["--engine", "file:///dev/null/x", "x", "--", "true"], 200),
+        (&["x", "--", "sh", "-c", "exit 75"], 75),
+        (&["x", "--", "/nosuch"], 127),
+        (&["x", "--", "/dev/null"], 126),
+        (&["x", "--", "sh", "-c", "kill -KILL $$"], 137),
+        (&["--ttl", "5", "x", "--", "true"], 64),
+        (&["--engine", "memory:", "x", "--", "true"], 64),
+    ];
+    for (args, code) in cases {
+        place.run([&["run", "--own-exit", "200"], *args].concat()).expect_code(*code);
+    }
+}
+
+#[test]
+fn a_lock_that_was_lost_is_79_even_if_the_command_exits_with_0() {
+    let place = Place::new();
+    place.run(["run", "x", "--", "true"]).expect_code(0);
+    let file = place.status("x")["path"].as_str().unwrap().to_owned();
+    let exit = place.run(["run", "x", "--", "rm", &file]).expect_code(79);
+    assert!(exit.stderr.contains("lost"), "{}", exit.stderr);
+    place.run(["run", "--own-exit", "9", "x", "--", "rm", &file]).expect_code(9);
+}
+
+#[test]
+fn a_lock_that_is_lost_ends_the_command() {
+    let place = Place::new();
+    let engine = format!("{}?check=100ms", place.url());
+    let mut holder = place.start([
+        "run",
+        "--engine",
+        &engine,
+        "x",
+        "--",
+        "sh",
+        "-c",
+        "trap '' TERM; echo ready; sleep 600 & wait",
+    ]);
+    let file = place.status("x")["path"].as_str().unwrap().to_owned();
+    fs::remove_file(file).unwrap();
+    let exit = holder.wait(SOON).expect_code(79);
+    assert!(exit.stderr.contains("unlinked or replaced"), "{}", exit.stderr);
+    expect_no_family(&holder);
+}

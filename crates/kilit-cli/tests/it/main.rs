@@ -1,0 +1,15 @@
+//! The `kilit` command as scripts see it: exit codes, signals, the guardian, output.
+
+#![forbid(unsafe_code)]
+
+mod crowd;
+mod environment;
+mod exit_codes;
+mod guardian;
+mod names;
+mod output;
+mod place;
+mod secrets;
+mod signals;
+mod terminal;
+mod waits;

@@ -1,0 +1,109 @@
+//! Names are bytes.
+
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+
+use kilit_testbed::Process;
+
+use crate::place::{Place, SOON};
+
+/// No two of them are the same lock.
+const NAMES: &[&[u8]] = &[
+    b"a/b",
+    b"a//b",
+    b"/a",
+    b"a/",
+    b"a%2Fb",
+    b".",
+    b"..",
+    b"...",
+    b"a.b",
+    b"\x01",
+    b"\x7f",
+    b"CR\r\nLF",
+    b" ",
+    b"\t",
+    b"*",
+    b"?",
+    b"'\";$(true)",
+    "é".as_bytes(),
+    "e\u{301}".as_bytes(),
+    "\u{1f512}".as_bytes(),
+    b"\xff",
+    b"\xfe",
+    "\u{fffd}".as_bytes(),
+    b"{}",
+    b"{a}",
+    b"A",
+    b"a",
+    b"-n",
+    b"--help",
+    b"--",
+    b"-",
+    b"__kilit",
+    b"plumless",
+    b"buckeroo",
+];
+
+fn name(bytes: &[u8]) -> Vec<u8> {
+    [b"--name=", bytes].concat()
+}
+
+#[test]
+fn every_name_is_a_lock_of_its_own() {
+    let place = Place::new();
+    let long: Vec<Vec<u8>> = [255, 256, 511, 512].map(|length| vec![b'x'; length]).to_vec();
+    let mut accents = "é".repeat(256).into_bytes();
+    let names: Vec<&[u8]> =
+        NAMES.iter().copied().chain(long.iter().map(|name| &name[..])).chain([&accents[..]]).collect();
+    let mut holders = Vec::new();
+    for name_bytes in &names {
+        let arg = name(name_bytes);
+        let args = [b"run", &arg[..], b"-n", b"--", b"sh", b"-c", b"echo ready; exec sleep 600"];
+        // Were it the lock of one before, `-n` would find it taken.
+        holders.push(place.start(args.map(OsStr::from_bytes)));
+        let busy =
+            place.run([b"run", &arg[..], b"-n", b"--", b"true"].map(OsStr::from_bytes)).expect_code(75);
+        assert!(!busy.stderr.trim_end().contains(char::is_control), "{}", busy.stderr);
+        let exit = place.run([b"status", &arg[..], b"--json"].map(OsStr::from_bytes)).expect_code(0);
+        let status: serde_json::Value = serde_json::from_str(&exit.stdout).unwrap();
+        assert_eq!(status["name"].as_str(), std::str::from_utf8(name_bytes).ok());
+        assert_eq!(status.get("name_base64").is_some(), status["name"].is_null());
+    }
+    let all: serde_json::Value = serde_json::from_str(&place.run(["status", "--json"]).stdout).unwrap();
+    assert_eq!(all["locks"].as_array().unwrap().len(), names.len());
+    drop(holders);
+    accents.push(b'x');
+    let too_long = name(&accents);
+    place.run([b"run", &too_long[..], b"--", b"true"].map(OsStr::from_bytes)).expect_code(64);
+}
+
+#[test]
+fn the_command_has_the_bytes_of_the_name() {
+    let place = Place::new();
+    for bytes in NAMES {
+        let arg = name(bytes);
+        let args = [b"run", &arg[..], b"--", b"sh", b"-c", b"printf %s \"$KILIT_NAME\" | od -An -v -tx1"];
+        let exit = place.run(args.map(OsStr::from_bytes)).expect_code(0);
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(exit.stdout.split_whitespace().collect::<String>(), hex);
+    }
+}
+
+#[test]
+fn a_name_that_is_not_utf8_is_given_in_base64() {
+    let place = Place::new();
+    let args = [&b"status"[..], b"--json", b"\xff\xfe"].map(OsStr::from_bytes);
+    let exit = place.run(args).expect_code(1);
+    let status: serde_json::Value = serde_json::from_str(&exit.stdout).unwrap();
+    assert!(status["name"].is_null());
+    assert_eq!(status["name_base64"], "//4=");
+}
+
+#[test]
+fn a_dashed_name_triggers_no_option() {
+    let place = Place::new();
+    let exit = place.run(["run", "--name", "--help", "--", "sh", "-c", "echo $KILIT_NAME"]).expect_code(0);
+    assert_eq!(exit.stdout, "--help\n");
+    // Without `--name=` it is an option, and the name is missing.
+    Process::run(&mut place.kilit(["run", "-n", "--", "true"]), SOON).expect_code(64);
+}

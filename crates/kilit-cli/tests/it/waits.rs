@@ -1,0 +1,86 @@
+//! What may stand for a time, and what it means.
+
+use kilit_testbed::{Process, Signal, wait_until};
+
+use crate::place::{Place, SOON};
+
+const NONSENSE: &[&str] =
+    &["-1", "-1s", "5", "", " 5s", "5s ", "1e3s", "inf", "NaN", "0x5s", "5 s", "never", "Forever"];
+
+#[test]
+fn nonsense_is_refused_on_a_free_and_on_a_busy_lock() {
+    let place = Place::new();
+    let _holder = place.hold("busy");
+    for text in NONSENSE {
+        for option in ["--wait", "--ttl", "--grace", "--max-hold", "--lock-delay"] {
+            for name in ["free", "busy"] {
+                let exit =
+                    place.run(["run", &format!("{option}={text}"), name, "--", "true"]).expect_code(64);
+                assert!(exit.stderr.contains("500ms") || text.is_empty(), "{option}={text}: {}", exit.stderr);
+            }
+        }
+    }
+    place.run(["run", "--ttl=forever", "free", "--", "true"]).expect_code(64);
+}
+
+#[test]
+fn zero_is_one_try_that_gets_a_free_lock() {
+    let place = Place::new();
+    let _holder = place.hold("busy");
+    for wait in ["0", "0s", "0ms"] {
+        place.run(["run", &format!("--wait={wait}"), "free", "--", "true"]).expect_code(0);
+        place.run(["run", &format!("--wait={wait}"), "busy", "--", "true"]).expect_code(75);
+    }
+    place.run(["run", "-n", "free", "--", "true"]).expect_code(0);
+    place.run(["run", "-n", "--wait=1s", "free", "--", "true"]).expect_code(64);
+}
+
+#[test]
+fn a_huge_wait_is_a_wait() {
+    let place = Place::new();
+    let holder = place.hold("x");
+    let mut waiters: Vec<_> = ["584y", "forever", "5000000000s"]
+        .map(|wait| Process::spawn(&mut place.kilit(["run", &format!("--wait={wait}"), "x", "--", "true"])))
+        .into();
+    wait_until("all stand in line", SOON, || place.status("x")["waiters"] == waiters.len());
+    holder.signal(Signal::TERM);
+    for waiter in &mut waiters {
+        waiter.wait(SOON).expect_code(0);
+    }
+}
+
+#[test]
+fn a_ttl_outside_its_range_names_the_range() {
+    let place = Place::new();
+    for ttl in ["0", "0s", "1ns", "99ms", "1500us", "7days1s", "300000y"] {
+        let exit = place.run(["run", &format!("--ttl={ttl}"), "x", "--", "true"]).expect_code(64);
+        assert!(exit.stderr.contains("100ms to 7d"), "{}", exit.stderr);
+    }
+    for ttl in ["100ms", "0.5s", "7d"] {
+        place.run(["run", &format!("--ttl={ttl}"), "x", "--", "true"]).expect_code(0);
+    }
+}
+
+#[test]
+fn an_idle_waiter_sleeps() {
+    let place = Place::new();
+    let _holder = place.hold("x");
+    let mut waiter = Process::spawn(&mut place.kilit(["run", "--wait=3s", "x", "--", "true"]));
+    wait_until("it stands in line", SOON, || place.status("x")["waiters"] == 1);
+    let count = kilit_testbed::count::voluntary_switches;
+    let (before, mut last) = (count(waiter.pid()), 0);
+    while waiter.try_wait().is_none() {
+        last = count(waiter.pid()).max(last);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(last.saturating_sub(before) <= 20, "{before} to {last} switches over 3 s");
+}
+
+#[test]
+fn a_hold_is_bounded_by_max_hold() {
+    let place = Place::new();
+    let exit =
+        place.run(["run", "--max-hold=100ms", "--ttl=500ms", "x", "--", "sleep", "600"]).expect_code(79);
+    assert!(exit.stderr.contains("longest time allowed"), "{}", exit.stderr);
+    place.expect_free("x");
+}
