@@ -10,7 +10,6 @@ use crate::{
     failure::failed,
     inspect::inspect,
     kernel::Table,
-    line::Line,
     lock_file::{Inode, LockFile},
     record::OwnerText,
 };
@@ -34,8 +33,7 @@ pub(crate) async fn evict(
     let text: OwnerText =
         owner.as_bytes().try_into().map_err(|_| Error::invalid("no owner id of kilit's"))?;
     // A shared holder is asked at its seat, an exclusive one at the lock itself.
-    let (path, line) = session.layout.paths(name);
-    let line = Line::new(line);
+    let (path, line) = (session.layout.lock(name), session.layout.line(name));
     let card = if mode == Mode::Exclusive { path } else { line.seat_path(&owner) };
     let Some(file) = LockFile::open_only(&card).map_err(failed("open", &card))? else {
         return Ok(Evicted::Ended);

@@ -29,8 +29,8 @@ pub(crate) fn inspect(session: &FileSession, name: Option<&LockName>) -> Result<
     };
     let look = Look { session, table };
     let Some(name) = name else { return look.all() };
-    let (path, line) = session.layout.paths(name);
-    let found = look.at(&path, &Line::new(line))?.unwrap_or_default();
+    let (path, line) = (session.layout.lock(name), session.layout.line(name));
+    let found = look.at(&path, &line)?.unwrap_or_default();
     Ok(vec![found.status(name.clone(), path)])
 }
 
@@ -124,7 +124,7 @@ impl Look<'_> {
         let record = record.filter(|record| {
             record.state == State::Held
                 && record.card.mode == Mode::Exclusive
-                && record.origin.boot == self.session.boot()
+                && record.origin.boot == self.session.here.boot
                 && self.is_by(&record.card, flock.pid)
         });
         let Some(record) = record else { return Ok(foreign(flock.pid)) };
@@ -171,7 +171,7 @@ impl Look<'_> {
 
     /// Whether the lock that `pid` has may be of this card. PIDs of two namespaces cannot be compared.
     fn is_by(&self, card: &Card<'_>, pid: u32) -> bool {
-        pid == 0 || card.pid_namespace != self.session.pid_namespace() || card.pid == pid
+        pid == 0 || card.pid_namespace != self.session.here.pid_namespace || card.pid == pid
     }
 }
 

@@ -2,12 +2,35 @@
 
 use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt, path::Path, time::Duration};
 
-use kilit_core::Mode;
+use kilit_core::{Mode, OwnerId, sys};
 
 use crate::lock_file::{Inode, try_lock};
 
 /// The first PID namespace has this inode in every kernel.
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// Where this process runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Here {
+    /// The kernel's boot id.
+    pub(crate) boot: u128,
+    pub(crate) pid: u32,
+    /// Zero when unknown.
+    pub(crate) pid_namespace: u64,
+}
+
+impl Here {
+    pub(crate) fn find() -> Self {
+        let boot = sys::boot_id().and_then(|id| u128::from_str_radix(&id.replace('-', ""), 16).ok());
+        // Without one, an id of our own: then nobody trusts another's position, and each grant draws a block.
+        let random = || u128::from_str_radix(&OwnerId::random().to_string(), 16).unwrap_or_default();
+        Self {
+            boot: boot.unwrap_or_else(random),
+            pid: std::process::id(),
+            pid_namespace: pid_namespace().unwrap_or_default(),
+        }
+    }
+}
 
 /// One flock that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,6 +14,8 @@ use std::{
 use kilit_core::LockName;
 use rustix::fs::OFlags;
 
+use crate::line::Line;
+
 /// A file name has 255 bytes at most, and a lock file's ends in `.lock`.
 const MAX_STEM: usize = 250;
 
@@ -31,12 +33,16 @@ impl Layout {
         Self { counter: dir.join("counter"), locks: dir.join("locks"), lines: dir.join("lines"), dir }
     }
 
-    /// The file that is locked, and the directory of those who wait for it.
-    pub(crate) fn paths(&self, name: &LockName) -> (PathBuf, PathBuf) {
-        let mut stem = name.encoded_within(MAX_STEM);
-        let line = self.lines.join(&stem);
-        stem.push_str(".lock");
-        (self.locks.join(stem), line)
+    /// The file that is locked.
+    pub(crate) fn lock(&self, name: &LockName) -> PathBuf {
+        let mut file = name.encoded_within(MAX_STEM);
+        file.push_str(".lock");
+        self.locks.join(file)
+    }
+
+    /// Those who wait for it.
+    pub(crate) fn line(&self, name: &LockName) -> Line {
+        Line::new(self.lines.join(name.encoded_within(MAX_STEM)))
     }
 
     /// The name that a lock file's name says, unless it is a hash.
@@ -44,8 +50,18 @@ impl Layout {
         LockName::decode(file.to_str()?.strip_suffix(".lock")?)
     }
 
-    /// Makes what is missing of the directories. Safe to be done by many at once.
-    pub(crate) fn make(&self) -> io::Result<()> {
+    /// Does something in the directories, and makes them when they are missing. Safe to be done by many at once.
+    pub(crate) fn with_dirs<T>(&self, something: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        match something() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.make()?;
+                something()
+            }
+            done => done,
+        }
+    }
+
+    fn make(&self) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
         make_dir(&self.locks)?;
         make_dir(&self.lines)
@@ -121,7 +137,7 @@ mod tests {
             &"x".repeat(256),
         ] {
             let name = LockName::new(name).unwrap();
-            let (path, _) = layout.paths(&name);
+            let path = layout.lock(&name);
             assert_eq!(path.parent(), Some(Path::new("/d/locks")), "{name}");
             let file = path.file_name().unwrap();
             assert!(file.len() <= 255, "{name}");

@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attempt;
 mod config;
 mod counter;
 mod doctor;

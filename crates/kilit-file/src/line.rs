@@ -8,6 +8,7 @@ use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use kilit_core::{LockName, Mode};
@@ -15,12 +16,13 @@ use kilit_core::{LockName, Mode};
 use crate::{
     layout,
     lock_file::{Inode, LockFile, try_lock},
-    record::{Card, MAX_LEN, Parsed, Position, State, parse},
+    record::{Card, MAX_LEN, Parsed, Position, Record, State, parse},
 };
 
 const SEAT: &str = "shared-";
 
-/// The directory of one lock's line. It exists while somebody is in it.
+/// The directory of one lock's line. It stays once it was made, as the lock file does: to make and remove one takes
+/// longer than all else in a hand-over.
 #[derive(Clone, Debug)]
 pub(crate) struct Line(PathBuf);
 
@@ -164,12 +166,34 @@ impl Line {
         Ok(())
     }
 
+    /// Takes the flag of a line without waiters down. Whoever joins first makes a place and then raises the flag, so
+    /// one of the two sees the other. A seat in it keeps the flag up: its owner may vanish.
+    pub(crate) fn lower_flag(&self, lock: &LockFile) -> io::Result<()> {
+        if !self.entries()?.seats.is_empty() {
+            return Ok(());
+        }
+        lock.lower_flag()?;
+        let entries = self.entries()?;
+        if !entries.seats.is_empty() || !entries.waiting.is_empty() {
+            lock.raise_flag()?;
+        }
+        Ok(())
+    }
+
+    /// The seats of shared holders that vanished.
+    pub(crate) fn dead_seats(&self) -> io::Result<Vec<DeadSeat>> {
+        let mut dead = vec![];
+        for path in self.entries()?.seats {
+            let lock_delay = self.read(&path, |record| record.card.lock_delay)?.unwrap_or_default();
+            if !self.look_at(&path, true)? {
+                dead.push(DeadSeat { line: self.clone(), path, lock_delay });
+            }
+        }
+        Ok(dead)
+    }
+
     /// Calls `read` with what the owner of a place or seat has written; `None` when there is nothing (yet).
-    pub(crate) fn read<T>(
-        &self,
-        path: &Path,
-        read: impl FnOnce(&crate::record::Record<'_>) -> T,
-    ) -> io::Result<Option<T>> {
+    pub(crate) fn read<T>(&self, path: &Path, read: impl FnOnce(&Record<'_>) -> T) -> io::Result<Option<T>> {
         let bytes = match fs::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             bytes => bytes?,
@@ -178,6 +202,19 @@ impl Line {
             Parsed::Record(record) => Ok(Some(read(&record))),
             _ => Ok(None),
         }
+    }
+}
+
+/// The seat of a shared holder that vanished.
+pub(crate) struct DeadSeat {
+    line: Line,
+    path: PathBuf,
+    pub(crate) lock_delay: Duration,
+}
+
+impl DeadSeat {
+    pub(crate) fn remove(self) -> io::Result<()> {
+        self.line.look_at(&self.path, false).map(|_| ())
     }
 }
 
@@ -206,10 +243,6 @@ impl Place {
         let path = self.file.path();
         if let Err(error) = fs::remove_file(path) {
             tracing::debug!(%error, path = %path.display(), "a place stays behind");
-        }
-        if let Some(line) = path.parent() {
-            // Fails while others are there.
-            let _ = fs::remove_dir(line);
         }
     }
 }

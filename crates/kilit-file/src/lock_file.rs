@@ -146,13 +146,18 @@ impl LockFile {
         self.file.write_all_at(&moment.as_nanos().to_le_bytes(), record::CLOSED_AT)
     }
 
-    /// Says that the line is worth a look, or not.
-    pub(crate) fn flag_line(&self, worth_a_look: bool) -> io::Result<()> {
+    /// Says that the line is worth a look, unless that is said already.
+    pub(crate) fn raise_flag(&self) -> io::Result<()> {
         let mut flag = [0];
-        if self.file.read_at(&mut flag, record::LINE_AT)? == 1 && (flag[0] == 1) == worth_a_look {
-            return Ok(());
+        match self.file.read_at(&mut flag, record::LINE_AT)? {
+            1 if flag == [1] => Ok(()),
+            _ => self.file.write_all_at(&[1], record::LINE_AT),
         }
-        self.file.write_all_at(&[worth_a_look.into()], record::LINE_AT)
+    }
+
+    /// Takes that back.
+    pub(crate) fn lower_flag(&self) -> io::Result<()> {
+        self.file.write_all_at(&[0], record::LINE_AT)
     }
 
     /// Asks the hold of `owner` to stop.

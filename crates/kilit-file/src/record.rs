@@ -16,6 +16,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kilit_core::{Claim, LockName, Mode, Moment, OwnerId};
 
+use crate::kernel::Here;
+
 /// Longer than any record.
 pub(crate) const MAX_LEN: usize = 1024;
 
@@ -95,7 +97,7 @@ pub(crate) struct Card<'a> {
 }
 
 impl<'a> Card<'a> {
-    pub(crate) fn new(claim: &'a Claim, check: Duration, pid_namespace: u64) -> Self {
+    pub(crate) fn new(claim: &'a Claim, check: Duration, here: Here) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
             owner: owner_text(claim.owner),
@@ -104,8 +106,8 @@ impl<'a> Card<'a> {
             since: since.as_millis() as u64,
             lock_delay: claim.lock_delay,
             check,
-            pid: std::process::id(),
-            pid_namespace,
+            pid: here.pid,
+            pid_namespace: here.pid_namespace,
         }
     }
 

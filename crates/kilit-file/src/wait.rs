@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use kilit_core::{
-    Claim, Result,
+    Claim, Moment, Result,
     family::{Gripped, Session},
 };
 
 use crate::{
+    attempt::{Attempt, Tried, Turn},
     config::LOOK,
-    engine::{FileSession, Hold, Try, Turn},
+    engine::{FileSession, Hold},
     failure::failed,
     kernel,
     line::{Line, Place},
@@ -18,13 +19,13 @@ use crate::{
     watch::Watch,
 };
 
-/// After this long a waiter believes that the one in front, who leaves a free lock alone, is stopped.
+/// After this long a waiter believes that the one in front, who was woken and leaves a free lock alone, is stopped.
 const DOUBT: Duration = Duration::from_millis(80);
 
 /// For one who does not wait: whether it was only `inspect` that had the lock for a moment.
 pub(crate) async fn once_more(
     session: &FileSession,
-    claim: &Claim,
+    attempt: &Attempt<'_>,
     mut file: Option<LockFile>,
 ) -> Result<Option<Gripped<Hold>>> {
     for _ in 0..50 {
@@ -34,8 +35,8 @@ pub(crate) async fn once_more(
             Some(false) => break,
         }
     }
-    match session.attempt(claim, Turn::Outside, &mut file).await? {
-        Try::Granted(gripped) => Ok(Some(gripped)),
+    match attempt.run(Turn::Outside, &mut file).await? {
+        Tried::Granted(gripped) => Ok(Some(gripped)),
         _ => Ok(None),
     }
 }
@@ -44,61 +45,86 @@ pub(crate) async fn once_more(
 pub(crate) async fn in_line(
     session: &FileSession,
     claim: &Claim,
+    attempt: &Attempt<'_>,
     mut file: Option<LockFile>,
 ) -> Result<Gripped<Hold>> {
-    let (path, line) = session.layout.paths(&claim.name);
-    let line = Line::new(line);
+    let line = attempt.line();
     let mut place = join(session, claim, &line)?;
-    let mut free = None;
+    let mut free: Option<Free> = None;
     loop {
+        let (now, mut head) = (session.clock().now(), None);
         if !place.is_current().map_err(failed("look at", line.dir()))? {
             place = join(session, claim, &line)?;
         }
         // A new place, or a new lock file: who comes now must see the line.
         let lock = match file.take() {
             Some(lock) => file.insert(lock),
-            None => file.insert(session.open_file(&path)?),
+            None => file.insert(attempt.open()?),
         };
-        lock.flag_line(true).map_err(failed("write", &path))?;
+        lock.raise_flag().map_err(failed("write", attempt.path()))?;
         // The watch first, then the try: what happens in between is not missed.
         let ahead = watch_ahead(session, &line, &place)?;
-        let (watch, turn) = match ahead {
-            Some(watch) => (watch, Turn::Behind(free)),
-            None => (session.watcher.lock(&path), Turn::Head),
+        let (watch, turn) = match &ahead {
+            Some(ahead) => (ahead.watch.as_ref(), Turn::Behind(left_alone(free, ahead.count, now))),
+            None => (head.insert(session.watcher.lock(attempt.path())).as_ref(), Turn::Head),
         };
         let mut look = LOOK - DOUBT - Duration::from_millis(fastrand::u64(0..100));
-        free = None;
-        match session.attempt(claim, turn, &mut file).await? {
-            Try::Granted(gripped) => return Ok(gripped),
-            Try::Busy => {}
-            Try::NotMyTurn(sight) => {
-                free = Some(sight);
-                look = DOUBT;
+        match attempt.run(turn, &mut file).await? {
+            Tried::Granted(gripped) => return Ok(gripped),
+            Tried::Busy => free = None,
+            Tried::NotMyTurn(sight) => {
+                let since = free.filter(|free| free.sight == sight).map_or(now, |free| free.since);
+                free = Some(Free { sight, since });
+                let count = ahead.as_ref().map_or(1, |ahead| ahead.count);
+                look = look.min((since + doubt(count)).since(now));
             }
-            Try::Closed(until) => look = look.min(until.since(session.clock().now())),
+            Tried::Closed(until) => look = look.min(until.since(now)),
         }
-        let woken = session.clock().timeout_at(session.clock().now() + look, fired(watch.as_ref())).await;
+        let woken = session.clock().timeout_at(session.clock().now() + look, fired(watch)).await;
         tracing::trace!(name = %claim.name, place = place.number(), by_event = woken.is_some(), "waiter woken");
-        if woken.is_some() {
-            free = None;
-        }
     }
 }
 
+/// A lock that was seen free, though somebody waits in front.
+#[derive(Clone, Copy)]
+struct Free {
+    sight: u32,
+    since: Moment,
+}
+
+/// How long a lock must be left alone before a waiter with `count` in front takes it: they have all had the time to
+/// look, one after the other.
+fn doubt(count: u32) -> Duration {
+    DOUBT + LOOK * count.saturating_sub(1)
+}
+
+fn left_alone(free: Option<Free>, count: u32, now: Moment) -> Option<u32> {
+    free.filter(|free| now.since(free.since) >= doubt(count)).map(|free| free.sight)
+}
+
 fn join(session: &FileSession, claim: &Claim, line: &Line) -> Result<Place> {
-    let card = Card::new(claim, session.config.check, session.pid_namespace());
-    session.in_line(|| line.join(&claim.name, &card), line)
+    let card = Card::new(claim, session.config.check, session.here);
+    session.layout.with_dirs(|| line.join(&claim.name, &card)).map_err(failed("stand in", line.dir()))
+}
+
+/// Who is in front.
+struct Ahead {
+    /// The watch on the one directly before me.
+    watch: Option<Watch>,
+    /// How many they are at most.
+    count: u32,
 }
 
 /// Watches the live place before mine; `None` when there is none, and I am the head.
-fn watch_ahead(session: &FileSession, line: &Line, place: &Place) -> Result<Option<Option<Watch>>> {
+fn watch_ahead(session: &FileSession, line: &Line, place: &Place) -> Result<Option<Ahead>> {
     let see = |error| failed("look at", line.dir())(error);
-    let waiting = line.entries().map_err(see)?.waiting;
-    for number in waiting.into_iter().rev().filter(|number| *number < place.number()) {
+    let mut waiting = line.entries().map_err(see)?.waiting;
+    waiting.retain(|number| *number < place.number());
+    while let Some(number) = waiting.pop() {
         let path = line.place_path(number);
         let watch = session.watcher.place(&path);
         if line.look_at(&path, false).map_err(see)? {
-            return Ok(Some(watch));
+            return Ok(Some(Ahead { watch, count: waiting.len() as u32 + 1 }));
         }
     }
     Ok(None)

@@ -1,0 +1,256 @@
+//! One try to take a lock.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use kilit_core::{
+    Claim, Error, ErrorKind, FencingToken, LockName, MAX_LOCK_DELAY, Mode, Moment, Result, TokenValue,
+    family::{Gripped, Session},
+};
+
+use crate::{
+    counter,
+    engine::{FileSession, Hold},
+    failure::{failed, incompatible},
+    line::{Line, Place},
+    lock_file::LockFile,
+    record::{self, Card, MAX_LEN, Parsed, Position, Record, State},
+};
+
+/// Who tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Somebody who stands in no line.
+    Outside,
+    /// The first of the line.
+    Head,
+    /// Another of the line, who saw the lock like this a moment ago: free, and with this record in it.
+    Behind(Option<u32>),
+}
+
+/// What came of it.
+pub(crate) enum Tried {
+    /// It is held.
+    Granted(Gripped<Hold>),
+    /// Another holds it.
+    Busy,
+    /// It is free, but somebody waits in front. With what a waiter behind compares at its next look.
+    NotMyTurn(u32),
+    /// Its last holder vanished, and its lock-delay lasts.
+    Closed(Moment),
+}
+
+/// A claim on its file.
+pub(crate) struct Attempt<'a> {
+    session: &'a FileSession,
+    claim: &'a Claim,
+    mode: Mode,
+    path: PathBuf,
+}
+
+impl<'a> Attempt<'a> {
+    pub(crate) fn new(session: &'a FileSession, claim: &'a Claim) -> Self {
+        Self { session, claim, mode: claim.share.mode(), path: session.layout.lock(&claim.name) }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn line(&self) -> Line {
+        self.session.layout.line(&self.claim.name)
+    }
+
+    /// Tries once. `file` is the lock file, kept open from one try to the next: opening and closing it is an event to
+    /// whoever watches it.
+    pub(crate) async fn run(&self, turn: Turn, file: &mut Option<LockFile>) -> Result<Tried> {
+        // Whether the lock is free at all shows in an exclusive lock only.
+        let first_mode = if matches!(turn, Turn::Behind(_)) { Mode::Exclusive } else { self.mode };
+        let (lock, free) = self.lock(first_mode, file)?;
+        let mut buffer = [0; MAX_LEN];
+        let bytes = lock.read(&mut buffer).map_err(failed("read", &self.path))?;
+        let record = match self.known(bytes) {
+            Ok(record) => record,
+            Err(error) => {
+                *file = None;
+                return Err(error);
+            }
+        };
+        if !free {
+            return Ok(Tried::Busy);
+        }
+        let flagged = record::line_flag(bytes);
+        if let Some(sight) = self.out_of_turn(turn, record.as_ref(), flagged, lock)? {
+            lock.unlock().map_err(failed("unlock", &self.path))?;
+            lock.ring();
+            return Ok(Tried::NotMyTurn(sight));
+        }
+        if first_mode != self.mode && !lock.try_lock(self.mode).map_err(failed("lock", &self.path))? {
+            return Ok(Tried::Busy);
+        }
+        if let Some(until) = self.closed_until(record.as_ref(), flagged, lock)? {
+            lock.unlock().map_err(failed("unlock", &self.path))?;
+            return Ok(Tried::Closed(until));
+        }
+        let card = Card::new(self.claim, self.session.config.check, self.session.here);
+        let (token, seat) = match self.mode {
+            Mode::Exclusive => (Some(self.stamp(&card, record.as_ref(), lock).await?), None),
+            _ => (None, Some(self.sit(&card, record.as_ref(), lock)?)),
+        };
+        let hold = Hold::new(file.take().expect("a granted lock file is open"), &card, seat);
+        Ok(Tried::Granted(Gripped { hold, token, deadline: None }))
+    }
+
+    /// Locks the file that the path leads to; whether it was free.
+    fn lock<'f>(&self, mode: Mode, file: &'f mut Option<LockFile>) -> Result<(&'f LockFile, bool)> {
+        // Somebody may replace it while it is being locked; nobody does that for ever.
+        for _ in 0..100 {
+            let lock = match file.take() {
+                Some(lock) => lock,
+                None => self.open()?,
+            };
+            let free = lock.try_lock(mode).map_err(failed("lock", &self.path))?;
+            if lock.is_current().map_err(failed("look at", &self.path))? {
+                return Ok((file.insert(lock), free));
+            }
+        }
+        Err(incompatible(format!(
+            "{} is replaced again and again; lock files must stay",
+            self.path.display()
+        )))
+    }
+
+    pub(crate) fn open(&self) -> Result<LockFile> {
+        let layout = &self.session.layout;
+        layout.with_dirs(|| LockFile::open(&self.path)).map_err(failed("open", &self.path))
+    }
+
+    /// The record that was read, if there is one, of this very name and version.
+    fn known<'b>(&self, bytes: &'b [u8]) -> Result<Option<Record<'b>>> {
+        match record::parse(bytes) {
+            Parsed::Nothing => Ok(None),
+            Parsed::Newer => Err(incompatible(format!(
+                "{} was written by a later version of kilit; use that one",
+                self.path.display()
+            ))),
+            Parsed::Record(record) if record.name == self.claim.name.as_bytes() => Ok(Some(record)),
+            Parsed::Record(record) => Err(incompatible(format!(
+                "{} is the file of another lock, {}: does the file system fold case? Use another directory",
+                self.path.display(),
+                LockName::new(record.name).map_or_else(|_| "without a name".into(), |name| name.to_string()),
+            ))),
+        }
+    }
+
+    /// Whether the lock must be left to somebody in front; then what it looks like.
+    ///
+    /// A waiter behind another takes a lock that it saw free twice: the one in front is stopped.
+    fn out_of_turn(
+        &self,
+        turn: Turn,
+        record: Option<&Record<'_>>,
+        flagged: bool,
+        lock: &LockFile,
+    ) -> Result<Option<u32>> {
+        let sight = record.map_or(0, |record| record.crc);
+        match turn {
+            Turn::Head => Ok(None),
+            Turn::Behind(before) => Ok((before != Some(sight)).then_some(sight)),
+            Turn::Outside if !flagged => Ok(None),
+            Turn::Outside => {
+                let line = self.line();
+                let waiting = line.has_waiters().map_err(failed("look at", line.dir()))?;
+                if !waiting {
+                    line.lower_flag(lock).map_err(failed("look at", line.dir()))?;
+                }
+                Ok(waiting.then_some(sight))
+            }
+        }
+    }
+
+    /// Until when nothing may be granted, since a holder with a lock-delay vanished. When that was seen first is
+    /// written down, so that giving up does not start it anew.
+    fn closed_until(
+        &self,
+        record: Option<&Record<'_>>,
+        flagged: bool,
+        lock: &LockFile,
+    ) -> Result<Option<Moment>> {
+        // The boot-time clock began anew, and whatever the holder did has ended with its machine.
+        let Some(record) = record.filter(|record| record.origin.boot == self.session.here.boot) else {
+            return Ok(None);
+        };
+        let now = self.session.clock().now();
+        let noted = match record.closed_until {
+            until if until > now + MAX_LOCK_DELAY => now, // Nothing that kilit has written.
+            until => until,
+        };
+        let mut delay = match record.state {
+            State::Held => record.card.lock_delay,
+            _ => Duration::ZERO,
+        };
+        let mut dead_seats = vec![];
+        // A reader that vanished does not disturb others.
+        if flagged && self.mode == Mode::Exclusive {
+            let line = self.line();
+            dead_seats = line.dead_seats().map_err(failed("look at", line.dir()))?;
+            delay = dead_seats.iter().map(|seat| seat.lock_delay).fold(delay, Duration::max);
+        }
+        let until = if delay.is_zero() { noted } else { noted.max(now + delay) };
+        if !delay.is_zero() {
+            lock.close_until(until).map_err(failed("write", &self.path))?;
+            lock.mark(State::Vanished).map_err(failed("write", &self.path))?;
+        }
+        for seat in dead_seats {
+            seat.remove().map_err(failed("remove a seat of", &self.path))?;
+        }
+        Ok((until > now).then_some(until))
+    }
+
+    /// Draws the token of an exclusive hold and writes who holds.
+    async fn stamp(
+        &self,
+        card: &Card<'_>,
+        record: Option<&Record<'_>>,
+        lock: &LockFile,
+    ) -> Result<FencingToken> {
+        let boot = self.session.here.boot;
+        let last = record.map(|record| record.position).unwrap_or_default();
+        let trusted = record.is_some_and(|record| record.origin == lock.origin(boot));
+        let position = match last.next().filter(|_| trusted) {
+            Some(next) => next,
+            None => self.draw(last).await?,
+        };
+        lock.write(boot, position, card, State::Held, &self.claim.name)
+            .map_err(failed("write", &self.path))?;
+        Ok(FencingToken::new(self.session.source(position.source)?, TokenValue::new(position.token)?))
+    }
+
+    async fn draw(&self, last: Position) -> Result<Position> {
+        let path = self.session.layout.counter.clone();
+        let drawn = tokio::task::spawn_blocking(move || counter::draw(&path, last)).await;
+        drawn.unwrap_or_else(|_| Err(Error::new(ErrorKind::Closed, "the client is being shut down")))
+    }
+
+    /// Takes a seat, so that others see who shares the lock.
+    fn sit(&self, card: &Card<'_>, record: Option<&Record<'_>>, lock: &LockFile) -> Result<Place> {
+        let boot = self.session.here.boot;
+        let write = || -> io::Result<()> {
+            if record.is_none_or(|record| record.origin.boot != boot) {
+                // Several may do so at once: they write the same bytes.
+                lock.write(boot, Position::default(), &Card::nobody(), State::None, &self.claim.name)?;
+            }
+            if !card.lock_delay.is_zero() {
+                lock.raise_flag()?;
+            }
+            Ok(())
+        };
+        write().map_err(failed("write", &self.path))?;
+        let line = self.line();
+        let layout = &self.session.layout;
+        layout.with_dirs(|| line.sit(&self.claim.name, card)).map_err(failed("sit in", line.dir()))
+    }
+}
