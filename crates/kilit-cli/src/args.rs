@@ -255,6 +255,25 @@ pub(crate) enum Wait {
     Forever,
 }
 
+impl Wait {
+    /// What is left of it after some time. Not less than one try.
+    pub(crate) fn after(self, passed: Duration) -> Self {
+        match self {
+            Self::For(patience) => Self::For(patience.saturating_sub(passed)),
+            Self::Forever => Self::Forever,
+        }
+    }
+
+    /// How long an engine that was never reached is tried.
+    pub(crate) fn first_contact(self) -> Duration {
+        const LONGEST: Duration = Duration::from_secs(10);
+        match self {
+            Self::For(patience) => patience.min(LONGEST),
+            Self::Forever => LONGEST,
+        }
+    }
+}
+
 impl FromStr for Wait {
     type Err = String;
 

@@ -1,6 +1,9 @@
 //! Which engine, and whether it is fit for a command.
 
-use kilit::{Descriptor, EngineUrl, Exclusion};
+use std::time::Duration;
+
+use kilit::{Client, Descriptor, EngineUrl, Error, ErrorKind, Exclusion, Retry};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
     args,
@@ -9,6 +12,9 @@ use crate::{
 
 /// Where the locks are unless something else is said.
 const DEFAULT: &str = "file:";
+
+/// Between two tries to reach an engine.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// An engine that was named, and is not opened yet.
 #[derive(Debug)]
@@ -38,9 +44,29 @@ impl Choice {
         Ok(())
     }
 
-    /// Opens it.
-    pub(crate) async fn open(self) -> Result<kilit::Client> {
-        Ok(kilit::Client::open(self.descriptor, self.url).await?)
+    /// Opens it, in one try.
+    pub(crate) async fn open(&self) -> kilit::Result<Client> {
+        Client::open(self.descriptor, self.url.clone()).await
+    }
+
+    /// Opens it, and tries until `patience` has passed where trying again can help; zero is one try.
+    pub(crate) async fn open_within(&self, patience: Duration) -> kilit::Result<Client> {
+        let until = Instant::now() + patience;
+        loop {
+            let opened = match patience {
+                Duration::ZERO => self.open().await,
+                _ => timeout_at(until, self.open()).await.unwrap_or_else(|_| {
+                    let text = format!("not reached within {patience:?}");
+                    Err(Error::new(ErrorKind::Unreachable, text).on_engine(self.descriptor.scheme))
+                }),
+            };
+            match opened {
+                Err(error) if error.retry() == Retry::Later && Instant::now() + PAUSE < until => {
+                    sleep(PAUSE).await
+                }
+                opened => return opened,
+            }
+        }
     }
 }
 

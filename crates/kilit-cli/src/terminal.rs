@@ -1,37 +1,60 @@
 //! The terminal's foreground: the command's group has it while it runs.
 
-use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use std::cell::Cell;
+
+use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::{
-    process::{Pid, getpgrp},
-    stdio::stdin,
+    process::{Pid, Signal, getpgrp},
+    stdio::{stdin, stdout},
     termios::{isatty, tcgetpgrp, tcsetpgrp},
 };
 
 use crate::group::Group;
 
-/// The terminal on stdin, when `kilit` was started in its foreground. A background job has none, and never asks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Foreground(());
+/// The terminal on stdin.
+#[derive(Debug)]
+pub(crate) struct Terminal {
+    /// Whether its foreground is with the command's group, as far as is known.
+    given: Cell<bool>,
+}
 
-impl Foreground {
-    /// Whether there is one to hand on.
-    pub(crate) fn ours() -> Option<Self> {
-        (isatty(stdin()) && tcgetpgrp(stdin()) == Ok(getpgrp())).then_some(Self(()))
+impl Terminal {
+    /// The terminal, if there is one. From here on this thread can write to it from the background.
+    pub(crate) fn of_this_process() -> Option<Self> {
+        isatty(stdin()).then(|| {
+            // Cannot fail for a signal that exists.
+            let _ = ttou().thread_block();
+            Self { given: Cell::new(false) }
+        })
     }
 
-    /// Takes it back from the command's group, or from a group that is gone. Another that has it by now keeps it.
-    pub(crate) fn take_back(self, from: Option<Group>) {
+    /// Whether the command is to take the foreground as it starts. In a pipeline it gets that when it asks: another
+    /// member, a pager say, may need it. A background job has nothing to hand over.
+    pub(crate) fn hand_over(&self) -> bool {
+        self.given.set(is_foreground() && isatty(stdout()));
+        self.given.get()
+    }
+
+    /// Gives the foreground to the command's group, which was stopped because it has not got it, and continues that.
+    pub(crate) fn give(&self, group: Group) {
+        if is_foreground() {
+            self.given.set(set_foreground(group.0).is_ok());
+            group.signal(Signal::CONT);
+        }
+    }
+
+    /// Takes the foreground back from the command's group, or one that is gone. Another that has it by now keeps it.
+    pub(crate) fn take_back(&self, from: Option<Group>) {
         let Ok(current) = tcgetpgrp(stdin()).map(Group) else { return };
-        if Some(current) == from || current.members().is_empty() {
+        if self.given.get() && (Some(current) == from || current.members().is_empty()) {
             let _ = set_foreground(getpgrp());
         }
     }
 }
 
-/// Lets this thread write to the terminal from the background, as the command has the foreground.
-pub(crate) fn write_from_background() {
-    // Cannot fail for a signal that exists.
-    let _ = ttou().thread_block();
+/// Whether this process has the foreground.
+fn is_foreground() -> bool {
+    tcgetpgrp(stdin()) == Ok(getpgrp())
 }
 
 /// Gives the foreground of the terminal on stdin to `group`, from the background too. Async-signal-safe.
@@ -45,6 +68,6 @@ pub(crate) fn set_foreground(group: Pid) -> nix::Result<()> {
 /// The signal that stops a background process which uses the terminal.
 fn ttou() -> SigSet {
     let mut set = SigSet::empty();
-    set.add(Signal::SIGTTOU);
+    set.add(nix::sys::signal::SIGTTOU);
     set
 }

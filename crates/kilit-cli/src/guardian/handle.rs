@@ -154,6 +154,8 @@ pub(crate) struct Guardian {
 pub(crate) enum News {
     /// It has ended.
     Ended(End),
+    /// It was stopped because its group has not got the terminal's foreground.
+    WantsTerminal,
     /// The guardian was killed. The command may live.
     GuardianIsGone,
 }
@@ -164,11 +166,12 @@ impl Guardian {
         self.group
     }
 
-    /// The end of the command, or of the guardian. Cancel safe.
+    /// The next that becomes of the command, or of the guardian. Cancel safe.
     pub(crate) async fn next(&self) -> News {
         loop {
             match next_event(&self.socket).await {
                 Some(Event::Ended(end)) => return News::Ended(end),
+                Some(Event::WantsTerminal) => return News::WantsTerminal,
                 Some(_) => {}
                 None => return News::GuardianIsGone,
             }

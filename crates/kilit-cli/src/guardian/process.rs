@@ -15,7 +15,7 @@ use kilit::Clock;
 use nix::sys::wait;
 use rustix::{
     event::{PollFd, PollFlags, poll},
-    process::{Pid, WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid},
+    process::{Pid, Signal, WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid},
     time::{
         Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
         timerfd_settime,
@@ -203,6 +203,9 @@ impl Guard<'_> {
             }
             return self.tell_end(end);
         }
+        if wants_terminal(child) {
+            let _ = send(&self.socket, &Event::WantsTerminal, &[]);
+        }
         while let Some(orphan) = ended_child().filter(|pid| Pid::from_raw(pid.as_raw()) != Some(child)) {
             let _ = wait::waitpid(orphan, None);
         }
@@ -228,6 +231,13 @@ fn how_it_ended(child: Pid) -> Option<End> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let status = waitid(WaitId::Pid(child), options).ok()??;
     status.terminating_signal().map(End::Killed).or_else(|| status.exit_status().map(End::Exited))
+}
+
+/// Whether the command was just stopped for using the terminal from the background.
+fn wants_terminal(child: Pid) -> bool {
+    let stopped = waitid(WaitId::Pid(child), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
+    let signal = stopped.ok().flatten().and_then(|status| status.stopping_signal());
+    signal.is_some_and(|signal| [Signal::TTIN, Signal::TTOU].map(Signal::as_raw).contains(&signal))
 }
 
 /// Some child that has ended. It stays a zombie.

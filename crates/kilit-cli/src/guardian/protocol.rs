@@ -44,6 +44,8 @@ pub(super) enum Event {
         /// The system's error number.
         errno: i32,
     },
+    /// The command was stopped because its group has not got the terminal's foreground.
+    WantsTerminal,
     /// The command has ended.
     Ended(End),
 }

@@ -46,3 +46,22 @@ fn an_interrupt_of_the_terminal_comes_once() {
     let exit = on_a_terminal(&place, &script, "ready", b"\x03").expect_code(6);
     assert_eq!(exit.stdout.matches("got INT").count(), 1, "{}", exit.stdout);
 }
+
+#[test]
+fn in_a_pipeline_the_command_gets_the_terminal_when_it_asks() {
+    let place = Place::new();
+    let script = "\"$KILIT\" run x -- bash -c 'echo ready; read line; echo \"<$line>\"; exit 5' | cat; \
+                  echo ${PIPESTATUS[0]}";
+    let exit = on_a_terminal(&place, script, "ready", b"typed\n").expect_code(0);
+    assert!(exit.stdout.contains("<typed>") && exit.stdout.trim_end().ends_with('5'), "{}", exit.stdout);
+}
+
+#[test]
+fn in_a_pipeline_another_member_may_read_from_the_terminal() {
+    let place = Place::new();
+    let script = "\"$KILIT\" run x -- bash -c 'echo ready; exec sleep 600' \
+                  | { read word; echo $word; read line < /dev/tty; echo \"<$line>\"; \"$KILIT\" status x; kill -TERM 0; }";
+    let exit = on_a_terminal(&place, script, "ready", b"typed\n");
+    assert!(exit.stdout.contains("<typed>") && exit.stdout.contains("x: held"), "{}", exit.stdout);
+    place.expect_free("x");
+}

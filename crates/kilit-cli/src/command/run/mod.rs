@@ -3,7 +3,11 @@
 mod plan;
 mod watch;
 
-use std::{io, os::fd::OwnedFd, time::Duration};
+use std::{
+    io,
+    os::fd::OwnedFd,
+    time::{Duration, Instant},
+};
 
 use kilit::{Client, Error, ErrorKind, FencingToken, Hold, Mode};
 use tokio::time::timeout;
@@ -21,7 +25,7 @@ use crate::{
     guardian::{Guardian, NotStarted, Start, Waiting},
     output::{json::escape, say},
     signals::Signals,
-    terminal::{self, Foreground},
+    terminal::Terminal,
 };
 
 /// How long the withdrawal of a claim, or the release of a lock that is lost, may keep `kilit` from ending.
@@ -45,20 +49,19 @@ async fn hold_and_run(plan: Plan, engine: Choice, guardian: Waiting) -> Result<E
             return Err(failure);
         }
     };
-    let foreground = Foreground::ours();
-    let guardian = match start(&plan, &hold, token.as_ref(), foreground.is_some(), guardian).await {
+    let terminal = Terminal::of_this_process();
+    let foreground = terminal.as_ref().is_some_and(Terminal::hand_over);
+    let guardian = match start(&plan, &hold, token.as_ref(), foreground, guardian).await {
         Ok(guardian) => guardian,
         Err(failure) => {
-            foreground.inspect(|terminal| terminal.take_back(None));
+            terminal.inspect(|terminal| terminal.take_back(None));
             confirm(hold.release().await, failure.code)?;
             return Err(failure);
         }
     };
-    if foreground.is_some() {
-        terminal::write_from_background();
-    }
-    let outcome = Watch::new(&client, &hold, &plan, &guardian, &mut signals).until_the_end().await;
-    foreground.inspect(|terminal| terminal.take_back(Some(guardian.group())));
+    let watch = Watch::new(&client, &hold, &plan, &guardian, terminal.as_ref(), &mut signals);
+    let outcome = watch.until_the_end().await;
+    terminal.inspect(|terminal| terminal.take_back(Some(guardian.group())));
     conclude(outcome, hold, guardian).await
 }
 
@@ -68,8 +71,11 @@ async fn acquire(
     engine: Choice,
     signals: &mut Signals,
 ) -> Result<(Client, Hold, Option<FencingToken>)> {
-    let client = unless_told_to_end(signals, engine.open()).await?;
-    match unless_told_to_end(signals, claim(&client, plan)).await {
+    let begun = Instant::now();
+    let open = async { Ok(engine.open_within(plan.wait.first_contact()).await?) };
+    let client = unless_told_to_end(signals, open).await?;
+    let wait = plan.wait.after(begun.elapsed());
+    match unless_told_to_end(signals, claim(&client, plan, wait)).await {
         Ok((hold, token)) => Ok((client, hold, token)),
         Err(failure) => {
             // What was dropped is still to be withdrawn.
@@ -89,14 +95,14 @@ async fn unless_told_to_end<T>(signals: &mut Signals, work: impl Future<Output =
     }
 }
 
-async fn claim(client: &Client, plan: &Plan) -> Result<(Hold, Option<FencingToken>)> {
+async fn claim(client: &Client, plan: &Plan, wait: Wait) -> Result<(Hold, Option<FencingToken>)> {
     // What the engine cannot promise is wrong usage: nothing was asked of it yet.
     plan.terms.check(client.assurance(), plan.share).map_err(|error| Failure::usage(error.to_string()))?;
     let name = plan.name.clone();
     match plan.share.mode() {
         Mode::Exclusive => {
             let mutex = client.mutex(name).with(plan.terms.clone())?;
-            let guard = match plan.wait {
+            let guard = match wait {
                 Wait::For(patience) => mutex.acquire_within(patience).await?,
                 Wait::Forever => mutex.acquire().await?,
             };
@@ -104,7 +110,7 @@ async fn claim(client: &Client, plan: &Plan) -> Result<(Hold, Option<FencingToke
         }
         Mode::Shared => {
             let shared = client.shared(name).with(plan.terms.clone())?;
-            let guard = match plan.wait {
+            let guard = match wait {
                 Wait::For(patience) => shared.acquire_within(patience).await?,
                 Wait::Forever => shared.acquire().await?,
             };

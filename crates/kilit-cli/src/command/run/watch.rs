@@ -11,6 +11,7 @@ use crate::{
     group::Group,
     guardian::{End, Guardian, News},
     signals::Signals,
+    terminal::Terminal,
 };
 
 /// How long after a KILL that did not empty the group the next is sent.
@@ -35,6 +36,7 @@ pub(super) enum Outcome {
 pub(super) struct Watch<'a> {
     hold: &'a Hold,
     guardian: &'a Guardian,
+    terminal: Option<&'a Terminal>,
     signals: &'a mut Signals,
     clock: &'a Clock,
     plan: &'a Plan,
@@ -57,11 +59,13 @@ impl<'a> Watch<'a> {
         hold: &'a Hold,
         plan: &'a Plan,
         guardian: &'a Guardian,
+        terminal: Option<&'a Terminal>,
         signals: &'a mut Signals,
     ) -> Self {
         Self {
             hold,
             guardian,
+            terminal,
             signals,
             clock: client.clock(),
             plan,
@@ -77,14 +81,19 @@ impl<'a> Watch<'a> {
 
     /// Returns when the command has ended and, unless it did so by itself, its group is gone.
     pub(super) async fn until_the_end(mut self) -> Outcome {
-        let end = match self.drive(self.guardian.next()).await {
-            News::Ended(end) => end,
-            News::GuardianIsGone => {
-                self.group().kill();
-                return Outcome::Lost {
-                    why: "was given up: the guardian was killed".to_owned(),
-                    command: "was ended".to_owned(),
-                };
+        let end = loop {
+            match self.drive(self.guardian.next()).await {
+                News::Ended(end) => break end,
+                News::WantsTerminal => {
+                    self.terminal.inspect(|terminal| terminal.give(self.guardian.group()));
+                }
+                News::GuardianIsGone => {
+                    self.group().kill();
+                    return Outcome::Lost {
+                        why: "was given up: the guardian was killed".to_owned(),
+                        command: "was ended".to_owned(),
+                    };
+                }
             }
         };
         if self.lost.is_none() {
