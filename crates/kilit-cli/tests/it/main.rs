@@ -6,6 +6,7 @@ mod crowd;
 mod environment;
 mod exit_codes;
 mod guardian;
+mod lease;
 mod names;
 mod output;
 mod place;
