@@ -17,7 +17,7 @@ pub(crate) static SETTINGS: &[(&str, &str)] = &[
 ];
 
 /// How soon a waiter looks by itself, whatever it is told.
-pub(crate) const LOOK: Duration = Duration::from_millis(500);
+pub(crate) const LOOK: Duration = Duration::from_secs(1);
 
 const CHECK: Duration = Duration::from_secs(1);
 const CHECK_RANGE: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
