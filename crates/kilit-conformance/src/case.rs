@@ -1,6 +1,11 @@
 //! What a case is, and how one runs.
 
-use std::{path::PathBuf, pin::Pin, time::Duration};
+use std::{
+    panic::{self, AssertUnwindSafe},
+    path::PathBuf,
+    pin::Pin,
+    time::Duration,
+};
 
 use kilit_core::{Exclusion, Mode, Order, TokenStrength};
 
@@ -134,6 +139,18 @@ pub fn run(name: &str, column: &Column) {
         subject.agent = Some(PathBuf::from(column.agent));
         run_on(name, &subject).await;
     });
+}
+
+/// Runs the case `name` on a subject, and gives its verdict instead of a panic.
+///
+/// # Errors
+/// What the case said when it failed.
+pub fn verdict(name: &str, set_up: impl Future<Output = Subject>) -> Result<(), String> {
+    let run = || block_on(async { run_on(name, &set_up.await).await });
+    panic::catch_unwind(AssertUnwindSafe(run)).map_err(|payload| {
+        let text = payload.downcast::<String>().map(|text| *text);
+        text.or_else(|other| other.downcast::<&str>().map(|text| text.to_string())).unwrap_or_default()
+    })
 }
 
 /// Runs the case `name` on a subject.

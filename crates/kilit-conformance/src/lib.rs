@@ -22,6 +22,6 @@ mod subject;
 pub mod suite;
 
 pub use agent::Agent;
-pub use case::{Ability, Case, Column, run, run_on};
+pub use case::{Ability, Case, Column, run, run_on, verdict};
 pub use resource::Resource;
 pub use subject::{Harm, Link, Party, Subject, lock};

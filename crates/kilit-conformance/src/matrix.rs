@@ -27,7 +27,8 @@ pub fn check(path: &Path, columns: &[Column], engines: impl Iterator<Item = &'st
             }
         }
     });
-    let without: Vec<_> = engines.map(|engine| engine.scheme).filter(|scheme| !covered.contains(scheme)).collect();
+    let without: Vec<_> =
+        engines.map(|engine| engine.scheme).filter(|scheme| !covered.contains(scheme)).collect();
     assert!(without.is_empty(), "engines without a column: {without:?}");
 
     let now = render(&cells);
@@ -81,7 +82,8 @@ mod tests {
 
     #[test]
     fn a_missing_cell_and_another_reason_are_seen() {
-        let recorded = "# head\n\na::b\n    memory            runs\n    file              n/a: it has no leases\n";
+        let recorded =
+            "# head\n\na::b\n    memory            runs\n    file              n/a: it has no leases\n";
         assert_eq!(difference(recorded, recorded), [""; 0]);
         let less = recorded.replace("    memory            runs\n", "");
         assert_eq!(difference(&less, recorded), ["+ a::b: memory            runs"]);

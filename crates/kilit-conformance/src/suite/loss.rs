@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kilit_core::{ErrorKind, Evicted, Guard, LossReason, Mutex, Standing, Target};
+use kilit_core::{ErrorKind, Evicted, Guard, LossReason, Mutex, Standing, Target, Terms, TokenStrength};
 
 use crate::{Harm, Party, Subject, lock};
 
@@ -27,7 +27,7 @@ pub async fn none_in_a_quiet_run(subject: &Subject) {
     let party = subject.party().await;
     let mut guards = Vec::new();
     for i in 0..12 {
-        let terms = kilit_core::Terms { ttl: Duration::from_millis(1500), ..subject.terms() };
+        let terms = Terms { ttl: Duration::from_millis(1500), ..subject.terms() };
         let mutex = party.mutex(lock(&format!("quiet-{i}"))).with(terms).expect("in range");
         guards.push(mutex.try_acquire().await.expect("it is free"));
     }
@@ -62,6 +62,29 @@ pub async fn is_noticed_before_the_next_grant(subject: &Subject) {
     }
 }
 
+/// Not only whoever looks: the alarm itself goes off before the engine gives the lock to another. By the stamps of one
+/// clock, and with a TTL whose allowance for drift is more than a loaded machine sleeps late.
+pub async fn the_alarm_comes_before_the_next_grant(subject: &Subject) {
+    let (a, b) = (subject.party().await, subject.party().await);
+    let terms = Terms { ttl: Duration::from_secs(6), ..subject.terms() };
+    let old = a.mutex(lock("lost")).with(terms).expect("in range").acquire().await.expect("it is free");
+    a.link(Harm::Cut);
+    let mutex = subject.mutex(&b, "lost");
+    let (alarm, granted) = tokio::join!(
+        async {
+            subject.within("the alarm goes off", old.lost().cancelled()).await;
+            a.clock().now()
+        },
+        async {
+            let guard = subject.within("the lock passes on", mutex.acquire()).await.expect("it passes on");
+            let granted = b.clock().now();
+            guard.release().await.expect("it was held");
+            granted
+        }
+    );
+    assert!(alarm < granted, "the alarm came {:?} after the next grant", alarm.since(granted));
+}
+
 /// The same where answers take their time: a deadline that counts from the answer would be too late.
 pub async fn is_noticed_before_the_next_grant_when_answers_are_slow(subject: &Subject) {
     let (a, b) = (subject.party().await, subject.party().await);
@@ -78,7 +101,7 @@ pub async fn is_noticed_before_the_next_grant_when_answers_are_slow(subject: &Su
 /// An outage shorter than the TTL is a risk and no loss.
 pub async fn at_risk_then_held(subject: &Subject) {
     let party = subject.party().await;
-    let terms = kilit_core::Terms { ttl: Duration::from_secs(4), ..subject.terms() };
+    let terms = Terms { ttl: Duration::from_secs(4), ..subject.terms() };
     let guard = party.mutex(lock("risk")).with(terms).expect("in range").acquire().await.expect("it is free");
     let mut standing = guard.standing();
     party.link(Harm::Cut);
@@ -138,7 +161,7 @@ pub async fn of_a_restart_is_noticed(subject: &Subject) {
     let party = subject.party().await;
     let guard = short(subject, &party).acquire().await.expect("it is free");
     (subject.restart.as_ref().expect("the case asks for it"))(()).await;
-    if party.assurance().token < kilit_core::TokenStrength::Durable {
+    if party.assurance().token < TokenStrength::Durable {
         noticed(&party, &guard).await;
         guard.check().expect_err("the engine knows nothing of it");
     }

@@ -72,6 +72,7 @@ cases! { $
     loss {
         none_in_a_quiet_run [],
         is_noticed_before_the_next_grant [Leases Link],
+        the_alarm_comes_before_the_next_grant [Leases Link],
         is_noticed_before_the_next_grant_when_answers_are_slow [Leases Link],
         at_risk_then_held [Leases Link],
         of_an_ended_hold_is_noticed [Break],

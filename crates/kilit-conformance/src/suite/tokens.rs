@@ -48,7 +48,8 @@ pub async fn rise_over_eviction(subject: &Subject) {
     let (a, b) = (subject.party().await, subject.party().await);
     let mut tokens = Vec::new();
     for _ in 0..3 {
-        let guard = next(subject, &a, "passed").await;
+        let mutex = a.mutex(lock("passed")).with(subject.short()).expect("in range");
+        let guard = subject.within("the lock passes on", mutex.acquire()).await.expect("it passes on");
         let drawn = token(&guard);
         let target = Target::Token(drawn.value());
         subject.evict(&b, guard, target).await.expect("holds can be ended");
@@ -185,7 +186,7 @@ pub async fn belong_to_the_claim(subject: &Subject) {
             waiting => panic!("it holds the lock already: {waiting:?}"),
         }
     }
-    assert!(tokens.iter().all(|token| *token == tokens[0]), "{tokens:?}");
+    assert!(tokens.iter().all(|token| *token == tokens[0]), "one hold has more than one token: {tokens:?}");
     engine.release(&mine).await.expect("the engine is well");
     let another = claim("again", Share::EXCLUSIVE);
     assert!(grip(&party, &another).await, "the first was released");

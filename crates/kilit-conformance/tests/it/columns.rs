@@ -8,7 +8,7 @@ use std::{
 };
 
 use kilit_conformance::{Harm, Link, Party, Subject};
-use kilit_core::{Client, Clock, LockName, Moment};
+use kilit_core::{Client, Clock, Engine, LockName, Moment};
 use kilit_memory::Memory;
 use kilit_testbed::{
     chaos::{ChaosProxy, Mode},
@@ -59,7 +59,8 @@ pub(crate) async fn file() -> Subject {
 /// Writes both slots of the file engine's counter, which was never used before.
 fn set_file_counter(dir: &Path, last: u64) {
     let counter = dir.join("counter");
-    fs::write(&counter, "kilit file engine, format 1\nid 0123456789abcdef0123456789abcdef\n").expect("writable");
+    fs::write(&counter, "kilit file engine, format 1\nid 0123456789abcdef0123456789abcdef\n")
+        .expect("writable");
     let file = OpenOptions::new().write(true).open(counter).expect("it is there");
     for (generation, at) in [(0_u64, 512), (1, 1024)] {
         let mut slot = [generation.to_le_bytes(), (last + 1).to_le_bytes()].concat();
@@ -70,34 +71,55 @@ fn set_file_counter(dir: &Path, last: u64) {
 
 /// A lease server in this process; each client has a link of its own.
 pub(crate) async fn testlease() -> Subject {
-    let node = Arc::new(Node::new(Clock::system()));
-    let [connect, broken, jumping, counting] = [(); 4].map(|()| node.clone());
-    let connect = move || {
-        let node = connect.clone();
-        async move {
-            let lease = TestLease::new(&node);
-            let link = lease.link();
-            let link = Link::new(move |harm| {
-                link.heal();
-                link.always(match harm {
-                    Harm::None => None,
-                    Harm::Cut => Some(Fault::Stall),
-                    Harm::LoseAnswers => Some(Fault::AnswerLost),
-                    Harm::Slow(time) => Some(Fault::SlowAnswer(time)),
-                });
-            });
-            Party { client: Client::new(lease.into_engine()).expect("a thread"), link: Some(link) }
+    let node = TestNode::new();
+    let connect = {
+        let node = node.clone();
+        move || {
+            let node = node.clone();
+            async move { node.party(|engine| Client::new(engine).expect("a thread")) }
         }
     };
-    // What the machine sees at a later time is over for it.
-    let at = |node: &Node, name: Option<&LockName>, now: Moment| drop(node.machine().inspect(name, now));
-    Subject::new(connect)
-        .break_hold(move |name| {
-            at(&broken, Some(&name), Moment::FAR);
-            std::future::ready(())
-        })
-        .jump(move |by| at(&jumping, None, jumping.clock().now() + by))
-        .last_token(move |name, last| counting.machine().set_last_token(&name, last))
+    node.harm(Subject::new(connect))
+}
+
+/// The server of a test lease.
+#[derive(Clone, Debug)]
+pub(crate) struct TestNode(Arc<Node>);
+
+impl TestNode {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Node::new(Clock::system())))
+    }
+
+    /// One more client, made of its engine.
+    pub(crate) fn party(&self, client: impl FnOnce(Arc<dyn Engine>) -> Client) -> Party {
+        let lease = TestLease::new(&self.0);
+        let link = lease.link();
+        let link = Link::new(move |harm| {
+            link.heal();
+            link.always(match harm {
+                Harm::None => None,
+                Harm::Cut => Some(Fault::Stall),
+                Harm::LoseAnswers => Some(Fault::AnswerLost),
+                Harm::Slow(time) => Some(Fault::SlowAnswer(time)),
+            });
+        });
+        Party { client: client(lease.into_engine()), link: Some(link) }
+    }
+
+    /// What can be done to the server.
+    pub(crate) fn harm(&self, subject: Subject) -> Subject {
+        let [broken, jumping, counting] = [(); 3].map(|()| self.0.clone());
+        // What the machine sees at a later time is over for it.
+        let at = |node: &Node, name: Option<&LockName>, now| drop(node.machine().inspect(name, now));
+        subject
+            .break_hold(move |name| {
+                at(&broken, Some(&name), Moment::FAR);
+                std::future::ready(())
+            })
+            .jump(move |by| at(&jumping, None, jumping.clock().now() + by))
+            .last_token(move |name, last| counting.machine().set_last_token(&name, last))
+    }
 }
 
 /// The server in a process of its own, behind a chaos proxy for each client.

@@ -2,6 +2,7 @@
 
 mod columns;
 mod matrix;
+mod planted;
 
 kilit_conformance::suite! {
     memory: crate::columns::memory,
