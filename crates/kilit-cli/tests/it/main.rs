@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod chaos;
 mod crowd;
 mod environment;
 mod exit_codes;
