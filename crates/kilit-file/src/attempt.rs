@@ -1,7 +1,6 @@
 //! One try to take a lock.
 
 use std::{
-    io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -43,6 +42,17 @@ pub(crate) enum Tried {
     Closed(Moment),
 }
 
+/// What is known before a token is drawn.
+enum Taken {
+    Not(Tried),
+    Shared,
+    /// With the token that follows in the file's own block, if there is one, and where the file stands.
+    Exclusive {
+        next: Option<Position>,
+        last: Position,
+    },
+}
+
 /// A claim on its file.
 pub(crate) struct Attempt<'a> {
     session: &'a FileSession,
@@ -67,41 +77,61 @@ impl<'a> Attempt<'a> {
     /// Tries once. `file` is the lock file, kept open from one try to the next: opening and closing it is an event to
     /// whoever watches it.
     pub(crate) async fn run(&self, turn: Turn, file: &mut Option<LockFile>) -> Result<Tried> {
+        let outcome = self.take(turn, file);
+        if outcome.is_err() {
+            *file = None;
+        }
+        let position = match outcome? {
+            Taken::Not(tried) => return Ok(tried),
+            Taken::Shared => None,
+            Taken::Exclusive { next: Some(next), .. } => Some(next),
+            Taken::Exclusive { next: None, last } => Some(self.draw(last).await?),
+        };
+        let lock = file.take().expect("a lock file that was taken is open");
+        let card = Card::new(self.claim, self.session.config.check, self.session.here);
+        let (token, seat) = match position {
+            Some(position) => (Some(self.stamp(&card, position, &lock)?), None),
+            None => (None, Some(self.sit(&card, &lock)?)),
+        };
+        Ok(Tried::Granted(Gripped { hold: Hold::new(lock, &card, seat), token, deadline: None }))
+    }
+
+    /// All of it but the token and the writing down: without a wait, so that the bytes that were read stay on the
+    /// stack.
+    fn take(&self, turn: Turn, file: &mut Option<LockFile>) -> Result<Taken> {
         // Whether the lock is free at all shows in an exclusive lock only.
         let first_mode = if matches!(turn, Turn::Behind(_)) { Mode::Exclusive } else { self.mode };
         let (lock, free) = self.lock(first_mode, file)?;
         let mut buffer = [0; MAX_LEN];
         let bytes = lock.read(&mut buffer).map_err(failed("read", &self.path))?;
-        let record = match self.known(bytes) {
-            Ok(record) => record,
-            Err(error) => {
-                *file = None;
-                return Err(error);
-            }
-        };
+        let (record, flagged) = (self.known(bytes)?, record::line_flag(bytes));
         if !free {
-            return Ok(Tried::Busy);
+            return Ok(Taken::Not(Tried::Busy));
         }
-        let flagged = record::line_flag(bytes);
         if let Some(sight) = self.out_of_turn(turn, record.as_ref(), flagged, lock)? {
             lock.unlock().map_err(failed("unlock", &self.path))?;
             lock.ring();
-            return Ok(Tried::NotMyTurn(sight));
+            return Ok(Taken::Not(Tried::NotMyTurn(sight)));
         }
         if first_mode != self.mode && !lock.try_lock(self.mode).map_err(failed("lock", &self.path))? {
-            return Ok(Tried::Busy);
+            return Ok(Taken::Not(Tried::Busy));
         }
         if let Some(until) = self.closed_until(record.as_ref(), flagged, lock)? {
             lock.unlock().map_err(failed("unlock", &self.path))?;
-            return Ok(Tried::Closed(until));
+            return Ok(Taken::Not(Tried::Closed(until)));
         }
-        let card = Card::new(self.claim, self.session.config.check, self.session.here);
-        let (token, seat) = match self.mode {
-            Mode::Exclusive => (Some(self.stamp(&card, record.as_ref(), lock).await?), None),
-            _ => (None, Some(self.sit(&card, record.as_ref(), lock)?)),
-        };
-        let hold = Hold::new(file.take().expect("a granted lock file is open"), &card, seat);
-        Ok(Tried::Granted(Gripped { hold, token, deadline: None }))
+        let boot = self.session.here.boot;
+        if self.mode == Mode::Exclusive {
+            let last = record.map(|record| record.position).unwrap_or_default();
+            let trusted = record.is_some_and(|record| record.origin == lock.origin(boot));
+            return Ok(Taken::Exclusive { next: last.next().filter(|_| trusted), last });
+        }
+        if record.is_none_or(|record| record.origin.boot != boot) {
+            // For the name. Several may do so at once: they write the same bytes.
+            lock.write(boot, Position::default(), &Card::nobody(), State::None, &self.claim.name)
+                .map_err(failed("write", &self.path))?;
+        }
+        Ok(Taken::Shared)
     }
 
     /// Locks the file that the path leads to; whether it was free.
@@ -210,47 +240,25 @@ impl<'a> Attempt<'a> {
         Ok((until > now).then_some(until))
     }
 
-    /// Draws the token of an exclusive hold and writes who holds.
-    async fn stamp(
-        &self,
-        card: &Card<'_>,
-        record: Option<&Record<'_>>,
-        lock: &LockFile,
-    ) -> Result<FencingToken> {
-        let boot = self.session.here.boot;
-        let last = record.map(|record| record.position).unwrap_or_default();
-        let trusted = record.is_some_and(|record| record.origin == lock.origin(boot));
-        let position = match last.next().filter(|_| trusted) {
-            Some(next) => next,
-            None => self.draw(last).await?,
-        };
-        lock.write(boot, position, card, State::Held, &self.claim.name)
-            .map_err(failed("write", &self.path))?;
-        Ok(FencingToken::new(self.session.source(position.source)?, TokenValue::new(position.token)?))
-    }
-
     async fn draw(&self, last: Position) -> Result<Position> {
         let path = self.session.layout.counter.clone();
         let drawn = tokio::task::spawn_blocking(move || counter::draw(&path, last)).await;
         drawn.unwrap_or_else(|_| Err(Error::new(ErrorKind::Closed, "the client is being shut down")))
     }
 
-    /// Takes a seat, so that others see who shares the lock.
-    fn sit(&self, card: &Card<'_>, record: Option<&Record<'_>>, lock: &LockFile) -> Result<Place> {
-        let boot = self.session.here.boot;
-        let write = || -> io::Result<()> {
-            if record.is_none_or(|record| record.origin.boot != boot) {
-                // Several may do so at once: they write the same bytes.
-                lock.write(boot, Position::default(), &Card::nobody(), State::None, &self.claim.name)?;
-            }
-            if !card.lock_delay.is_zero() {
-                lock.raise_flag()?;
-            }
-            Ok(())
-        };
-        write().map_err(failed("write", &self.path))?;
-        let line = self.line();
-        let layout = &self.session.layout;
+    /// Writes down who holds it exclusively, and under which token.
+    fn stamp(&self, card: &Card<'_>, position: Position, lock: &LockFile) -> Result<FencingToken> {
+        lock.write(self.session.here.boot, position, card, State::Held, &self.claim.name)
+            .map_err(failed("write", &self.path))?;
+        Ok(FencingToken::new(self.session.source(position.source)?, TokenValue::new(position.token)?))
+    }
+
+    /// Takes a seat, so that others see who shares it.
+    fn sit(&self, card: &Card<'_>, lock: &LockFile) -> Result<Place> {
+        if !card.lock_delay.is_zero() {
+            lock.raise_flag().map_err(failed("write", &self.path))?;
+        }
+        let (line, layout) = (self.line(), &self.session.layout);
         layout.with_dirs(|| line.sit(&self.claim.name, card)).map_err(failed("sit in", line.dir()))
     }
 }

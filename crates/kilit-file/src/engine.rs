@@ -160,7 +160,7 @@ impl Session for FileSession {
         if hold.pid != std::process::id() {
             return Ok(Released::WasNotHeld);
         }
-        let standing = hold.file.is_current().unwrap_or(false);
+        let standing = hold.file.is_linked();
         match &hold.seat {
             Some(seat) => seat.leave(),
             // Without the mark a successor takes us for vanished: at worst the lock-delay keeps it waiting.
@@ -188,5 +188,110 @@ impl Session for FileSession {
 
     async fn diagnose(&self) -> Result<Vec<Finding>> {
         doctor::diagnose(self).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kilit_core::{LossNotice, MAX_LOCK_DELAY, Note, OwnerId, Share};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::record::Position;
+
+    fn session() -> (TempDir, FileSession) {
+        let temp = tempfile::tempdir().unwrap();
+        let url = format!("file://{}", temp.path().join("kilit").display());
+        (temp, FileSession::open(Config::new(url.parse().unwrap()).unwrap()).unwrap())
+    }
+
+    fn claim() -> Claim {
+        Claim {
+            name: "x".parse().unwrap(),
+            owner: OwnerId::random(),
+            share: Share::EXCLUSIVE,
+            ttl: Duration::from_secs(30),
+            lock_delay: Duration::ZERO,
+            note: Note::of_this_process(),
+            notice: LossNotice::default(),
+        }
+    }
+
+    async fn grip(session: &FileSession, claim: &Claim) -> Option<(Hold, u64)> {
+        let gripped = session.grip(claim, Duration::ZERO).await.unwrap()?;
+        Some((gripped.hold, gripped.token.unwrap().value().get()))
+    }
+
+    #[tokio::test]
+    async fn a_position_of_another_boot_or_inode_is_not_trusted() {
+        let (_temp, mut session) = session();
+        let (hold, first) = grip(&session, &claim()).await.unwrap();
+        drop(hold);
+        // As after a crash of the machine: what is in the file may be an old state of it.
+        session.here.boot ^= 1;
+        let (hold, second) = grip(&session, &claim()).await.unwrap();
+        assert!(second >= first + counter::BLOCK, "{second} after {first}");
+        drop(hold);
+        assert_eq!(grip(&session, &claim()).await.unwrap().1, second + 1);
+    }
+
+    #[tokio::test]
+    async fn the_last_token_is_refused_and_not_wrapped() {
+        let (_temp, session) = session();
+        let (hold, _) = grip(&session, &claim()).await.unwrap();
+        let source = counter::source(&session.layout.counter).unwrap().unwrap();
+        let near = Position { source, token: (i64::MAX - 1) as u64, end: 1 << 63 };
+        let (claim, boot) = (claim(), session.here.boot);
+        let card = Card::new(&claim, session.config.check, session.here);
+        hold.file.write(boot, near, &card, State::Released, &claim.name).unwrap();
+        drop(hold);
+        let (hold, last) = grip(&session, &claim).await.unwrap();
+        assert_eq!(last, i64::MAX as u64);
+        drop(hold);
+        // The counter itself is behind such a position, and says so.
+        let error = session.grip(&claim, Duration::ZERO).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Incompatible, "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_lock_delay_runs_on_the_boot_time_clock() {
+        let (_temp, mut session) = session();
+        session.clock = Clock::manual();
+        let delay = Duration::from_secs(60);
+        drop(grip(&session, &Claim { lock_delay: delay, ..claim() }).await.unwrap());
+        assert!(grip(&session, &claim()).await.is_none(), "closed, from now on");
+        session.clock.advance(delay - Duration::from_secs(1));
+        assert!(grip(&session, &claim()).await.is_none(), "still, and not anew");
+        session.clock.advance(Duration::from_secs(1));
+        let (hold, _) = grip(&session, &claim()).await.unwrap();
+        // What no kilit has written does not close it for years.
+        hold.file.close_until(session.clock.now() + MAX_LOCK_DELAY * 2).unwrap();
+        drop(hold);
+        assert!(grip(&session, &claim()).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn without_inotify_waiters_look() {
+        let (_temp, mut session) = session();
+        session.watcher = Watcher::new(|| Err(rustix::io::Errno::MFILE.into()));
+        let (hold, _) = grip(&session, &claim()).await.unwrap();
+        let late = claim();
+        let waiting = session.grip(&late, Duration::from_secs(20));
+        let releasing = async {
+            while session.layout.line(&late.name).entries().unwrap().waiting.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            drop(hold);
+        };
+        assert!(tokio::join!(waiting, releasing).0.unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_forced_file_system_promises_less() {
+        let (_temp, session) = session();
+        let forced = session.config.assurance(false);
+        assert!(forced.exclusion < session.assurance.exclusion && forced.token < session.assurance.token);
+        assert!(forced.fit_for(kilit_core::Purpose::Correctness).is_err());
+        session.assurance.fit_for(kilit_core::Purpose::Correctness).unwrap();
     }
 }

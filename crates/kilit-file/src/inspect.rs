@@ -27,7 +27,7 @@ pub(crate) fn inspect(session: &FileSession, name: Option<&LockName>) -> Result<
         }
         table => table.map_err(failed("look at", locks))?,
     };
-    let look = Look { session, table };
+    let mut look = Look { session, table };
     let Some(name) = name else { return look.all() };
     let (path, line) = (session.layout.lock(name), session.layout.line(name));
     let found = look.at(&path, &line)?.unwrap_or_default();
@@ -62,7 +62,7 @@ impl Found {
 
 impl Look<'_> {
     /// All locks that anyone holds or waits for.
-    fn all(&self) -> Result<Vec<LockStatus>> {
+    fn all(&mut self) -> Result<Vec<LockStatus>> {
         let locks = &self.session.layout.locks;
         let mut all = BTreeMap::new();
         for entry in fs::read_dir(locks).map_err(failed("list", locks))? {
@@ -79,7 +79,24 @@ impl Look<'_> {
     }
 
     /// One lock; `None` when nobody holds it or waits for it.
-    fn at(&self, path: &Path, line: &Line) -> Result<Option<Found>> {
+    ///
+    /// The table is read before the record, and the lock may change hands in between. So an answer that needs another
+    /// program to be true is looked at again.
+    fn at(&mut self, path: &Path, line: &Line) -> Result<Option<Found>> {
+        let mut found = self.once(path, line)?;
+        for _ in 0..10 {
+            let doubtful =
+                found.as_ref().is_some_and(|found| found.holders.iter().any(|holder| holder.foreign));
+            if !doubtful {
+                break;
+            }
+            self.table.read_again();
+            found = self.once(path, line)?;
+        }
+        Ok(found)
+    }
+
+    fn once(&self, path: &Path, line: &Line) -> Result<Option<Found>> {
         let Some(inode) = Inode::at(path).map_err(failed("look at", path))? else { return Ok(None) };
         let flocks = self.flocks(path, inode)?;
         let queue = self.queue(line).map_err(failed("look at", line.dir()))?;
@@ -133,7 +150,7 @@ impl Look<'_> {
         Ok(Holder { token: token.map(|value| FencingToken::new(source, value)), ..holder(&record.card) })
     }
 
-    /// Each seat is a holder of ours; what the kernel counts beyond them are others.
+    /// Each seat is a holder of ours. A process without a seat is another program.
     fn shared(&self, flocks: &[Flock], line: &Line) -> io::Result<Vec<Holder>> {
         let mut others = flocks.to_vec();
         let mut holders = vec![];
@@ -141,14 +158,11 @@ impl Look<'_> {
             if !line.look_at(&seat, true)? {
                 continue;
             }
-            let found = line.read(&seat, |record| {
-                let at = others.iter().position(|flock| self.is_by(&record.card, flock.pid));
-                at.map(|at| others.swap_remove(at));
+            holders.extend(line.read(&seat, |record| {
+                others.retain(|flock| !self.is_by(&record.card, flock.pid));
                 holder(&record.card)
-            })?;
-            holders.extend(found);
+            })?);
         }
-        others.retain(|flock| flock.pid != 0 || holders.is_empty());
         holders.extend(others.iter().map(|flock| foreign(flock.pid)));
         Ok(holders)
     }

@@ -1,6 +1,13 @@
 //! What the kernel says of the locks it keeps: `/proc/locks`, and `/proc/PID/fdinfo` for who shares one.
 
-use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt, path::Path, time::Duration};
+use std::{
+    collections::HashMap,
+    fs,
+    io::{self, Read},
+    os::fd::AsRawFd,
+    path::Path,
+    time::Duration,
+};
 
 use kilit_core::{Mode, OwnerId, sys};
 
@@ -61,22 +68,29 @@ impl Table {
         while !try_lock(&guard, Mode::Shared)? && tries.next().is_some() {
             std::thread::sleep(Duration::from_micros(200));
         }
-        let (own, inode) = (std::process::id(), guard.metadata()?.ino());
-        let text = fs::read_to_string("/proc/locks").unwrap_or_default();
-        let ours =
-            text.lines().filter_map(parse).find(|(_, number, flock)| *number == inode && flock.pid == own);
+        let own = fs::read_to_string(format!("/proc/self/fdinfo/{}", guard.as_raw_fd())).unwrap_or_default();
+        let ours = locks_in(&own).find(|(.., flock)| flock.pid == std::process::id());
         let device = ours.map(|(device, ..)| device.to_owned());
-        let mut flocks: HashMap<u64, Vec<Flock>> = HashMap::new();
-        for (on, inode, flock) in text.lines().filter_map(parse) {
-            if Some(on) == device.as_deref() {
-                flocks.entry(inode).or_default().push(flock);
-            }
-        }
         let complete = device.is_some() && pid_namespace() == Some(FIRST_PID_NAMESPACE);
-        Ok(Self { flocks, device, complete, _guard: guard })
+        let mut table = Self { flocks: HashMap::new(), device, complete, _guard: guard };
+        table.read_again();
+        Ok(table)
     }
 
-    /// The flocks on one file.
+    /// Looks again.
+    pub(crate) fn read_again(&mut self) {
+        self.flocks.clear();
+        let Some(device) = self.device.as_deref() else { return };
+        let text = all_locks();
+        for (_, inode, flock) in text.lines().filter_map(parse).filter(|(on, ..)| *on == device) {
+            let flocks = self.flocks.entry(inode).or_default();
+            if !flocks.contains(&flock) {
+                flocks.push(flock);
+            }
+        }
+    }
+
+    /// The flocks on one file, those of one process in one mode counted once.
     pub(crate) fn on(&self, inode: Inode) -> &[Flock] {
         self.flocks.get(&inode.number).map_or(&[], Vec::as_slice)
     }
@@ -92,12 +106,39 @@ impl Table {
     pub(crate) fn keeps(&self, pid: u32, inode: Inode) -> bool {
         let Ok(listing) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return false };
         listing.filter_map(|entry| fs::read_to_string(entry.ok()?.path()).ok()).any(|text| {
-            let locks = text.lines().filter_map(|line| line.strip_prefix("lock:\t"));
-            locks
-                .filter_map(parse)
+            locks_in(&text)
                 .any(|(device, number, _)| Some(device) == self.device.as_deref() && number == inode.number)
         })
     }
+}
+
+/// `/proc/locks`. The kernel gives it a page at a time, and it may change in between, so that a line is missing or comes
+/// twice. When it is longer than a page, what any of a few readings shows counts.
+fn all_locks() -> String {
+    const ENDED: usize = 3900;
+    let (mut text, mut page) = (String::new(), vec![0; 1 << 16]);
+    for _ in 0..3 {
+        let Ok(mut file) = fs::File::open("/proc/locks") else { break };
+        let mut pages = 0;
+        loop {
+            let len = file.read(&mut page).unwrap_or_default();
+            text.push_str(&String::from_utf8_lossy(&page[..len]));
+            pages += 1;
+            // Reading on at the end could give the last lines again.
+            if len < ENDED {
+                break;
+            }
+        }
+        if pages == 1 {
+            break;
+        }
+    }
+    text
+}
+
+/// The locks of an open file, as its `fdinfo` shows them.
+fn locks_in(fdinfo: &str) -> impl Iterator<Item = (&str, u64, Flock)> {
+    fdinfo.lines().filter_map(|line| parse(line.strip_prefix("lock:\t")?))
 }
 
 /// Whether `inspect` may have some lock for a moment; `None` where that cannot be told.

@@ -12,7 +12,7 @@ use std::{
 };
 
 use kilit_core::LockName;
-use rustix::fs::OFlags;
+use rustix::{fs::OFlags, io::Errno};
 
 use crate::line::Line;
 
@@ -82,22 +82,28 @@ pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
 /// Opens a file to read and write, as flock wants it everywhere. Never through a symbolic link, and not inherited by
 /// children.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
-    options().open(path)
+    // Without a note of the time of reading, which would be a write to disk for each; that is the owner's to ask for.
+    match options(OFlags::NOATIME).open(path) {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::PERM) => {
+            options(OFlags::empty()).open(path)
+        }
+        opened => opened,
+    }
 }
 
 /// Makes a new file with the permissions of its directory.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     let mode = mode_of_parent(path)? & 0o666;
-    let file = options().create_new(true).mode(mode).open(path)?;
+    let file = options(OFlags::empty()).create_new(true).mode(mode).open(path)?;
     if file.metadata()?.permissions().mode() & 0o777 != mode {
         file.set_permissions(Permissions::from_mode(mode))?;
     }
     Ok(file)
 }
 
-fn options() -> OpenOptions {
+fn options(flags: OFlags) -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).custom_flags(OFlags::NOFOLLOW.bits() as i32);
+    options.read(true).write(true).custom_flags((OFlags::NOFOLLOW | flags).bits() as i32);
     options
 }
 

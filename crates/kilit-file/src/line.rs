@@ -157,7 +157,7 @@ impl Line {
     /// younger place of the same number.
     pub(crate) fn remove_dead(&self, file: &File, path: &Path) -> io::Result<()> {
         if try_lock(file, Mode::Exclusive)?
-            && Inode::at(path)? == Some(Inode::of(&file.metadata()?))
+            && Inode::at(path)? == Some(Inode::of(file)?)
             && let Err(error) = fs::remove_file(path)
             && error.kind() != io::ErrorKind::NotFound
         {

@@ -1,18 +1,17 @@
 //! One file that is locked: a lock, a waiter's place or a shared holder's seat.
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{File, TryLockError},
     io,
-    os::{
-        fd::OwnedFd,
-        unix::fs::{FileExt, MetadataExt},
-    },
+    os::{fd::OwnedFd, unix::fs::FileExt},
     path::{Path, PathBuf},
-    time::UNIX_EPOCH,
 };
 
 use kilit_core::{LockName, Mode, Moment};
-use rustix::fs::{Timespec, Timestamps, UTIME_NOW, futimens};
+use rustix::{
+    fs::{AtFlags, CWD, Statx, StatxFlags, Timespec, Timestamps, UTIME_NOW, futimens, statx},
+    io::Errno,
+};
 
 use crate::{
     layout,
@@ -30,24 +29,39 @@ pub(crate) struct LockFile {
 /// What tells one file from another that later had its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Inode {
-    pub(crate) device: u64,
+    pub(crate) device: (u32, u32),
     pub(crate) number: u64,
     pub(crate) born: u64,
 }
 
 impl Inode {
-    pub(crate) fn of(meta: &fs::Metadata) -> Self {
-        let born = meta.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-        let born = born.map_or(0, |since| since.as_nanos() as u64);
-        Self { device: meta.dev(), number: meta.ino(), born }
+    /// The inode of an open file.
+    pub(crate) fn of(file: &File) -> io::Result<Self> {
+        Ok(statx(file, c"", AtFlags::EMPTY_PATH, IDENTITY)?.into())
     }
 
     /// What the path leads to now; `None` when to nothing.
     pub(crate) fn at(path: &Path) -> io::Result<Option<Self>> {
-        match fs::symlink_metadata(path) {
-            Ok(meta) => Ok(Some(Self::of(&meta))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+        match statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, IDENTITY) {
+            Ok(found) => Ok(Some(found.into())),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// No times but that of birth: a time that was asked for makes the next write dearer.
+const IDENTITY: StatxFlags = StatxFlags::INO.union(StatxFlags::BTIME);
+
+impl From<Statx> for Inode {
+    fn from(found: Statx) -> Self {
+        let known = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+        let born =
+            known.then(|| found.stx_btime.tv_sec as u64 * 1_000_000_000 + u64::from(found.stx_btime.tv_nsec));
+        Self {
+            device: (found.stx_dev_major, found.stx_dev_minor),
+            number: found.stx_ino,
+            born: born.unwrap_or_default(),
         }
     }
 }
@@ -77,7 +91,7 @@ impl LockFile {
     }
 
     pub(crate) fn from_file(file: File, path: PathBuf) -> io::Result<Self> {
-        let inode = Inode::of(&file.metadata()?);
+        let inode = Inode::of(&file)?;
         Ok(Self { file, path, inode })
     }
 
@@ -114,6 +128,13 @@ impl LockFile {
     /// Whether the path still leads to this file. After locking it must: else others lock another one.
     pub(crate) fn is_current(&self) -> io::Result<bool> {
         Ok(Inode::at(&self.path)? == Some(self.inode))
+    }
+
+    /// Whether any path leads to it: after a removal or a replacement, none does. Cheaper than
+    /// [`is_current`](Self::is_current), and blind to a file that was moved aside.
+    pub(crate) fn is_linked(&self) -> bool {
+        let found = statx(&self.file, c"", AtFlags::EMPTY_PATH, StatxFlags::NLINK);
+        found.is_ok_and(|found| found.stx_nlink > 0)
     }
 
     /// Reads all of it.

@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     io,
     mem::MaybeUninit,
+    os::fd::OwnedFd,
     path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -23,10 +24,17 @@ const PLACE: WatchFlags =
     WatchFlags::CLOSE_WRITE.union(WatchFlags::ATTRIB).union(WatchFlags::MOVE_SELF).union(WatchFlags::ONESHOT);
 
 /// The engine's inotify instance, made when the first waiter needs it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Watcher {
     running: Mutex<Option<Running>>,
     warned: AtomicBool,
+    init: fn() -> io::Result<OwnedFd>,
+}
+
+impl Default for Watcher {
+    fn default() -> Self {
+        Self::new(|| Ok(inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?))
+    }
 }
 
 #[derive(Debug)]
@@ -56,6 +64,11 @@ pub(crate) struct Watch {
 }
 
 impl Watcher {
+    /// With a way to make the instance, so that a test can refuse it.
+    pub(crate) fn new(init: fn() -> io::Result<OwnedFd>) -> Self {
+        Self { running: Mutex::default(), warned: AtomicBool::new(false), init }
+    }
+
     /// Watches a lock file. `None` where that is not possible: then the caller's own look has to do.
     pub(crate) fn lock(&self, path: &Path) -> Option<Watch> {
         self.watch(path, LOCK)
@@ -88,7 +101,7 @@ impl Watcher {
         if let Some(running) = &*running {
             return Ok(running.instance.clone());
         }
-        let inotify = Readable::new(inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?)?;
+        let inotify = Readable::new((self.init)()?)?;
         let instance = Arc::new(Instance { inotify, waiters: Mutex::default() });
         let task = tokio::spawn(listen(instance.clone())).abort_handle();
         *running = Some(Running { instance: instance.clone(), task });

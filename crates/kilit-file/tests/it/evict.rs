@@ -87,3 +87,30 @@ async fn one_of_several_shared_holders() {
     assert_eq!(tokio::join!(breaking, heeding).0.unwrap(), Evicted::Ended);
     assert_eq!(renew(&*engine, &b).await, Renewal::Kept(None));
 }
+
+#[tokio::test]
+async fn whoever_has_a_duplicate_is_ended_after_the_holder() {
+    let dir = Dir::new();
+    let engine = dir.engine().await;
+    let mut other = Helper::start(&dir, "hold-with-child x");
+    let held = other.held();
+    let child: u32 = other.said("child ").parse().unwrap();
+    other.0.kill();
+    let Evicted::NeedsForce(list) = engine.evict(&name("x"), token(held), false).await.unwrap() else {
+        panic!("the child has the lock")
+    };
+    assert!(list.len() == 1 && list[0].contains(&format!("process {child}")), "{list:?}");
+    assert_eq!(engine.evict(&name("x"), token(held), true).await.unwrap(), Evicted::Ended);
+    assert!(kilit_testbed::is_gone(child));
+    cycle(&*engine, "x").await;
+}
+
+#[tokio::test]
+async fn a_process_of_a_container_is_found_from_outside() {
+    let dir = Dir::new();
+    let engine = dir.engine().await;
+    let mut other = Helper::contained(&dir, "hold x exclusive 0");
+    let held = other.held();
+    assert_eq!(engine.evict(&name("x"), token(held), true).await.unwrap(), Evicted::Ended);
+    cycle(&*engine, "x").await;
+}

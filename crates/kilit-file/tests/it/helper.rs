@@ -13,16 +13,27 @@ use kilit_testbed::{
     overlap::{Event, Visitor},
 };
 
-use crate::support::{Dir, LONG, claim, open, release, renew, take};
+use crate::support::{Dir, LONG, claim, open, release, renew, status, take};
 
 const ROLE: &str = "KILIT_FILE_ROLE";
 
-/// A process with a role: `hold NAME MODE DELAY`, `heed NAME`, `visit NAME LOG ROUNDS`.
+/// A process with a role: `hold NAME MODE DELAY`, `heed NAME`, `visit NAME LOG ROUNDS`, `look NAME`,
+/// `look-on NAME`, `hold-with-child NAME`.
 pub(crate) struct Helper(pub(crate) Process);
 
 impl Helper {
     pub(crate) fn start(dir: &Dir, role: &str) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        Self::start_by(Command::new(std::env::current_exe().unwrap()), dir, role)
+    }
+
+    /// In a PID namespace of its own, as a container.
+    pub(crate) fn contained(dir: &Dir, role: &str) -> Self {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["-rpf", "--mount-proc", "--kill-child"]).arg(std::env::current_exe().unwrap());
+        Self::start_by(unshare, dir, role)
+    }
+
+    fn start_by(mut command: Command, dir: &Dir, role: &str) -> Self {
         command.args(["--exact", "helper::helper", "--nocapture", "--test-threads=1"]);
         command.env(ROLE, role).env("KILIT_FILE_URL", dir.url());
         Self(Process::spawn_with_stdin(&mut command, Stdio::piped()))
@@ -90,6 +101,26 @@ fn helper() {
             say(&format!("lost {reason:?}"));
             release(&*engine, &claim).await;
         }),
+        ["look", lock] => runtime.block_on(async {
+            let lock = status(&*engine, lock).await;
+            let holders: Vec<_> = lock.holders.iter().map(|holder| holder.owner.as_deref()).collect();
+            say(&format!("saw {:?} {holders:?}", lock.mode));
+        }),
+        ["look-on", lock] => runtime.block_on(async {
+            say("looks");
+            loop {
+                status(&*engine, lock).await;
+            }
+        }),
+        ["hold-with-child", lock] => {
+            let claim = claim(lock);
+            let token = runtime.block_on(take(&*engine, &claim, Duration::MAX)).unwrap();
+            let duplicate = engine.duplicate(claim.owner).unwrap().unwrap();
+            let mut child = Command::new("sleep").arg("1000").stdin(duplicate).spawn().unwrap();
+            say(&format!("child {}", child.id()));
+            say(&format!("held {token}"));
+            child.wait().unwrap();
+        }
         ["visit", lock, log, rounds] => runtime.block_on(async {
             for _ in 0..rounds.parse().unwrap() {
                 let claim = claim(lock);

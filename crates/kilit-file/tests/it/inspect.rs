@@ -137,3 +137,41 @@ async fn a_look_does_not_end_a_wait() {
     };
     assert_eq!(tokio::join!(waiting, looking).0, None);
 }
+
+#[tokio::test]
+async fn containers_that_share_the_directory_see_each_other() {
+    let dir = Dir::new();
+    let engine = dir.engine().await;
+    let own = claim("x");
+    take(&*engine, &own, NOW).await.unwrap();
+    let saw = |role: &str| Helper::contained(&dir, role).said("saw ");
+    assert_eq!(saw("look x"), format!("Some(Exclusive) [Some(\"{}\")]", own.owner));
+    release(&*engine, &own).await;
+    assert_eq!(saw("look x"), "None []");
+    let own = shared("x");
+    take(&*engine, &own, NOW).await.unwrap();
+    assert_eq!(saw("look x"), format!("Some(Shared) [Some(\"{}\")]", own.owner));
+    release(&*engine, &own).await;
+
+    // Both are PID 1 of their own; the kernel tells them apart.
+    let mut first = Helper::contained(&dir, "hold x exclusive 0");
+    let token = first.held();
+    let mut second = Helper::contained(&dir, "hold x exclusive 0");
+    until_waiting(&*engine, "x", 1).await;
+    assert_eq!(status(&*engine, "x").await.holders[0].token.as_ref().unwrap().value().get(), token);
+    assert!(!second.has_held());
+    drop(first);
+    assert!(second.held() > token);
+}
+
+#[tokio::test]
+async fn a_look_from_within_a_container_makes_no_claim_fail() {
+    let dir = Dir::new();
+    let engine = dir.engine().await;
+    cycle(&*engine, "x").await;
+    let mut looker = Helper::contained(&dir, "look-on x");
+    looker.said("looks");
+    for _ in 0..5000 {
+        cycle(&*engine, "x").await;
+    }
+}
