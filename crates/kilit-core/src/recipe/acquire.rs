@@ -11,6 +11,9 @@ use crate::{
 /// How long an engine that was never reached is tried, where the caller would wait longer.
 const FIRST_CONTACT: Duration = Duration::from_secs(10);
 
+/// How much later than the end of a wait its answer may come: an engine waits until that end itself.
+const LATE_ANSWER: Duration = Duration::from_millis(250);
+
 /// How long a caller that gives up waits until its withdrawal was answered; it goes on in the background after that.
 const WITHDRAWAL: Duration = Duration::from_millis(250);
 
@@ -76,11 +79,18 @@ impl Pending<'_> {
             Patience::For(time) => begun + time,
             Patience::Forever => Moment::FAR,
         };
+        // However long the engine's own time-outs are.
+        let silence = match patience {
+            Patience::OneTry => begun + FIRST_CONTACT,
+            _ => until + LATE_ANSWER,
+        };
         let mut contacted = false;
         let mut delays = retry_delays(Duration::from_millis(500));
         loop {
             let left = if forever { Duration::MAX } else { until.since(clock.now()) };
-            let (result, pause) = match self.client.engine().claim(&self.claim, left).await {
+            let claim = self.client.engine().claim(&self.claim, left);
+            let Some(answer) = clock.timeout_at(silence, claim).await else { return Err(no_answer()) };
+            let (result, pause) = match answer {
                 Ok(Answer::Granted(grant)) => return Ok(grant),
                 Ok(Answer::Waiting { try_after, .. }) => {
                     contacted = true;
@@ -128,6 +138,12 @@ impl Drop for Pending<'_> {
             self.client.keeper().release_later(&self.claim, None);
         }
     }
+}
+
+/// What was sent may have arrived, or may yet; the withdrawal takes it back.
+fn no_answer() -> Error {
+    Error::new(ErrorKind::Unreachable, "no answer within the wait; is the engine up?")
+        .with_effect(Effect::Unknown)
 }
 
 fn busy_or_late(patience: Patience) -> ErrorKind {

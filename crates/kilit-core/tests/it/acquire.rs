@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kilit_core::{ErrorKind, LockName, Purpose, Retry, Terms};
+use kilit_core::{Effect, ErrorKind, LockName, Purpose, Retry, Terms};
 
 use crate::script::{Answer, Asked, Stage, hang};
 
@@ -81,6 +81,23 @@ async fn an_engine_that_was_never_reached_is_given_up_after_ten_seconds() {
     }
     assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Unreachable);
     assert!(stage.clock.now().since(begun) >= Duration::from_secs(9));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_ends_also_when_the_engine_is_silent() {
+    let stage = Stage::new();
+    let (_never, silent) = hang();
+    stage.on_take([silent]);
+    let mutex = stage.mutex("a");
+    let waiting = tokio::spawn(async move { mutex.acquire_within(Duration::from_secs(3)).await });
+    let Asked::Take(owner) = stage.next() else { panic!("no claim") };
+    while !waiting.is_finished() {
+        stage.clock.advance(Duration::from_millis(100));
+        tokio::task::yield_now().await;
+    }
+    let error = waiting.await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::Unknown), "{error}");
+    assert_eq!(stage.next(), Asked::Cancel(owner), "it may have arrived");
 }
 
 #[tokio::test(flavor = "multi_thread")]
