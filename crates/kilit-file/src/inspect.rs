@@ -30,7 +30,9 @@ pub(crate) fn inspect(session: &FileSession, name: Option<&LockName>) -> Result<
     let mut look = Look { session, table };
     let Some(name) = name else { return look.all() };
     let (path, line) = (session.layout.lock(name), session.layout.line(name));
-    let found = look.at(&path, &line)?.unwrap_or_default();
+    // On a file system that folds case, the file may be another name's.
+    let found = look.at(&path, &line)?.filter(|found| found.name.as_ref().is_none_or(|found| found == name));
+    let found = found.unwrap_or_default();
     Ok(vec![found.status(name.clone(), path)])
 }
 

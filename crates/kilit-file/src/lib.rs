@@ -3,7 +3,7 @@
 //! | file | what it is for |
 //! |---|---|
 //! | `counter` | the token source's id, and blocks of tokens, on disk before they are used |
-//! | `locks/NAME.lock` | the file that is locked; a [record] of its holder and of the last token in it |
+//! | `locks/NAME.lock` | the file that is locked; a record of its holder and of the last token in it |
 //! | `lines/NAME/7` | the place of one waiter, locked for as long as it waits |
 //! | `lines/NAME/shared-OWNER` | the seat of one shared holder, locked for as long as it holds |
 //!

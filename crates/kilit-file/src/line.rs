@@ -147,23 +147,11 @@ impl Line {
         if !try_lock(&file, Mode::Shared)? {
             return Ok(true);
         }
-        if !keep {
-            self.remove_dead(&file, path)?;
+        if !keep && let Err(error) = remove_dead(&file, path) {
+            // Another user's, in a directory where each removes their own. It is dead all the same.
+            tracing::debug!(%error, path = %path.display(), "a dead place stays behind");
         }
         Ok(false)
-    }
-
-    /// Removes a place that `file` has found dead. Only one can have it exclusively, so only one unlinks, and never a
-    /// younger place of the same number.
-    pub(crate) fn remove_dead(&self, file: &File, path: &Path) -> io::Result<()> {
-        if try_lock(file, Mode::Exclusive)?
-            && Inode::at(path)? == Some(Inode::of(file)?)
-            && let Err(error) = fs::remove_file(path)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            return Err(error);
-        }
-        Ok(())
     }
 
     /// Takes the flag of a line without waiters down. Whoever joins first makes a place and then raises the flag, so
@@ -251,4 +239,13 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.leave();
     }
+}
+
+/// Removes a place that `file` has found dead. Only one can have it exclusively, so only one unlinks, and never a
+/// younger place of the same number.
+fn remove_dead(file: &File, path: &Path) -> io::Result<()> {
+    if try_lock(file, Mode::Exclusive)? && Inode::at(path)? == Some(Inode::of(file)?) {
+        fs::remove_file(path)?;
+    }
+    Ok(())
 }

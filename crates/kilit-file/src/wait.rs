@@ -50,11 +50,12 @@ pub(crate) async fn in_line(
 ) -> Result<Gripped<Hold>> {
     let line = attempt.line();
     let mut place = join(session, claim, &line)?;
-    let mut free: Option<Free> = None;
+    let (mut ahead, mut free): (Option<Ahead>, Option<Free>) = (None, None);
     loop {
-        let (now, mut head) = (session.clock().now(), None);
+        let now = session.clock().now();
         if !place.is_current().map_err(failed("look at", line.dir()))? {
             place = join(session, claim, &line)?;
+            ahead = None;
         }
         // A new place, or a new lock file: who comes now must see the line.
         let lock = match file.take() {
@@ -63,10 +64,14 @@ pub(crate) async fn in_line(
         };
         lock.raise_flag().map_err(failed("write", attempt.path()))?;
         // The watch first, then the try: what happens in between is not missed.
-        let ahead = watch_ahead(session, &line, &place)?;
+        ahead = match ahead.take() {
+            Some(ahead) if ahead.is_there(&line)? => Some(ahead),
+            _ => watch_ahead(session, &line, &place)?,
+        };
+        let lock_watch = if ahead.is_none() { session.watcher.lock(attempt.path()) } else { None };
         let (watch, turn) = match &ahead {
             Some(ahead) => (ahead.watch.as_ref(), Turn::Behind(left_alone(free, ahead.count, now))),
-            None => (head.insert(session.watcher.lock(attempt.path())).as_ref(), Turn::Head),
+            None => (lock_watch.as_ref(), Turn::Head),
         };
         let mut look = LOOK - DOUBT - Duration::from_millis(fastrand::u64(0..100));
         match attempt.run(turn, &mut file).await? {
@@ -74,13 +79,15 @@ pub(crate) async fn in_line(
             Tried::Busy => free = None,
             Tried::NotMyTurn(sight) => {
                 let since = free.filter(|free| free.sight == sight).map_or(now, |free| free.since);
-                free = Some(Free { sight, since });
-                let count = ahead.as_ref().map_or(1, |ahead| ahead.count);
-                look = look.min((since + doubt(count)).since(now));
+                (free, look) = (Some(Free { sight, since }), DOUBT);
             }
             Tried::Closed(until) => look = look.min(until.since(now)),
         }
         let woken = session.clock().timeout_at(session.clock().now() + look, fired(watch)).await;
+        // The watch has fired, or it matters how many are in front.
+        if woken.is_some() || free.is_some() {
+            ahead = None;
+        }
         tracing::trace!(name = %claim.name, place = place.number(), by_event = woken.is_some(), "waiter woken");
     }
 }
@@ -109,10 +116,18 @@ fn join(session: &FileSession, claim: &Claim, line: &Line) -> Result<Place> {
 
 /// Who is in front.
 struct Ahead {
+    number: u64,
     /// The watch on the one directly before me.
     watch: Option<Watch>,
     /// How many they are at most.
     count: u32,
+}
+
+impl Ahead {
+    /// Whether it still lives.
+    fn is_there(&self, line: &Line) -> Result<bool> {
+        line.look_at(&line.place_path(self.number), false).map_err(failed("look at", line.dir()))
+    }
 }
 
 /// Watches the live place before mine; `None` when there is none, and I am the head.
@@ -124,7 +139,7 @@ fn watch_ahead(session: &FileSession, line: &Line, place: &Place) -> Result<Opti
         let path = line.place_path(number);
         let watch = session.watcher.place(&path);
         if line.look_at(&path, false).map_err(see)? {
-            return Ok(Some(Ahead { watch, count: waiting.len() as u32 + 1 }));
+            return Ok(Some(Ahead { number, watch, count: waiting.len() as u32 + 1 }));
         }
     }
     Ok(None)
