@@ -103,8 +103,15 @@ impl Agent {
     /// Asks it to end, waits, and checks that all went well.
     #[track_caller]
     pub fn end_well(&mut self) {
+        self.end_with(0, "");
+    }
+
+    /// Asks it to end, waits, and checks its exit code and that it said why.
+    #[track_caller]
+    pub fn end_with(&mut self, code: i32, why: &str) {
         drop(self.stdin.take());
-        self.process.wait(self.patience * 2).expect_code(0);
+        let exit = self.process.wait(self.patience * 2).expect_code(code);
+        assert!(exit.stderr.contains(why), "it said no word of `{why}`: {}", exit.stderr);
     }
 }
 

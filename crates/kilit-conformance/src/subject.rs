@@ -203,6 +203,18 @@ impl Subject {
         }
     }
 
+    /// As [`within`](Self::within), for what an engine has stated a bound for. The slack is for a loaded machine.
+    ///
+    /// # Panics
+    /// Naming `what`, when it takes longer.
+    pub async fn within_bound<T>(&self, what: &str, bound: Duration, future: impl Future<Output = T>) -> T {
+        const SLACK: Duration = Duration::from_secs(3);
+        match tokio::time::timeout(bound + SLACK, future).await {
+            Ok(output) => output,
+            Err(_) => panic!("not within the stated {bound:?}, nor {SLACK:?} later: {what}"),
+        }
+    }
+
     /// Waits until `holds` says yes. Where there is an event to wait for, wait for that instead.
     ///
     /// # Panics

@@ -85,15 +85,16 @@ pub async fn run_and_shutdown_at_every_await_point(subject: &Subject) {
 /// Under contention, seeded.
 pub async fn thousands_of_random_drops(subject: &Subject) {
     let parties = [subject.party().await, subject.party().await];
-    assert!(storm(subject, &parties, 500, Some(Arc::default())).await > 1000);
+    assert!(storm(subject, &parties, 500, seed()).await > 1000);
 }
 
 /// The same while links break and heal: nobody is told "no" and holds all the same.
 pub async fn random_drops_under_faults(subject: &Subject) {
     let parties = [subject.party().await, subject.party().await, subject.party().await];
-    let storm = storm(subject, &parties, 120, None);
+    let seed = seed();
+    let storm = storm(subject, &parties, 120, seed);
     let nemesis = async {
-        let mut random = rng("faults");
+        let mut random = Rng::with_seed(seed);
         loop {
             let party = random.choice(&parties).expect("there are some");
             let harms = [Harm::Cut, Harm::LoseAnswers, Harm::Slow(Duration::from_millis(3))];
@@ -107,18 +108,17 @@ pub async fn random_drops_under_faults(subject: &Subject) {
         dropped = storm => assert!(dropped > 100, "{dropped}"),
         () = nemesis => unreachable!(),
     }
-    parties.iter().for_each(|party| party.link(Harm::None));
-    subject.expect_nothing_left("storm").await;
 }
 
 /// Tasks that acquire and lose patience at random points; how many were dropped.
-async fn storm(subject: &Subject, parties: &[Party], rounds: usize, resource: Option<Arc<Resource>>) -> usize {
+async fn storm(subject: &Subject, parties: &[Party], rounds: usize, seed: u64) -> usize {
     let (dropped, visits) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let resource = Arc::new(Resource::default());
     let mut tasks = JoinSet::new();
     for task in 0..6 {
         let mutex = subject.mutex(&parties[task % parties.len()], "storm");
         let (dropped, visits, resource) = (dropped.clone(), visits.clone(), resource.clone());
-        let mut random = rng(&format!("task {task}"));
+        let mut random = Rng::with_seed(seed.wrapping_add(1 + task as u64));
         tasks.spawn(async move {
             for _ in 0..rounds {
                 let acquire = mutex.acquire_within(Duration::from_secs(10));
@@ -141,10 +141,8 @@ async fn storm(subject: &Subject, parties: &[Party], rounds: usize, resource: Op
                 };
                 // Faults may have ended the wait.
                 let Ok(guard) = guard else { continue };
-                if let Some(resource) = &resource {
-                    resource.visit(guard.token()).await;
-                    visits.fetch_add(1, SeqCst);
-                }
+                resource.visit(guard.token()).await;
+                visits.fetch_add(1, SeqCst);
                 match random.u8(0..3) {
                     0 => drop(guard),
                     1 => drop(polled(guard.release(), random.usize(0..4)).await),
@@ -154,19 +152,17 @@ async fn storm(subject: &Subject, parties: &[Party], rounds: usize, resource: Op
         });
     }
     subject.within("the storm passes", tasks.join_all()).await;
-    if let Some(resource) = resource {
-        resource.expect_exclusive(visits.load(SeqCst) as u64);
-        subject.expect_nothing_left("storm").await;
-    }
+    resource.expect_exclusive(visits.load(SeqCst) as u64);
+    subject.expect_nothing_left("storm").await;
     dropped.load(SeqCst)
 }
 
-/// Random choices that can be repeated: `KILIT_SEED` is printed, and read where it is set.
-fn rng(who: &str) -> Rng {
+/// What random choices grow from: `KILIT_SEED` is printed, and read where it is set.
+fn seed() -> u64 {
     let seed = std::env::var("KILIT_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
-    println!("{who}: KILIT_SEED={seed}");
-    Rng::with_seed(seed)
+    println!("KILIT_SEED={seed}");
+    seed
 }
 
 /// A process counts its own descriptors and threads before and after hundreds of drops and of failed tries.

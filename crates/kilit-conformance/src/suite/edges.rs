@@ -31,6 +31,7 @@ pub async fn of_the_ttl(subject: &Subject) {
         let left = guard.remaining();
         assert!(left.is_none_or(|left| left <= ttl), "{left:?} is left of {ttl:?}");
         assert!(left.is_some() || !b.assurance().leases, "a lease has a deadline");
+        assert_eq!(guard.covers(longest * 2), left.is_none(), "no lease lasts that long unrenewed");
         drop(guard);
         subject.expect_nothing_left("edge").await;
     }

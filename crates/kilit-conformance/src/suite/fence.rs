@@ -49,6 +49,10 @@ pub async fn refuses_a_stopped_process(subject: &Subject) {
     assert_eq!(old.said("overwrote"), "stale");
     new.ask("overwrite");
     assert_eq!(new.said("overwrote"), "admitted");
+    // Its late release touches nothing.
+    old.end_with(1, "lost");
+    new.ask("check");
+    assert_eq!(new.said("checked"), "held");
     new.end_well();
 }
 

@@ -70,6 +70,24 @@ pub async fn lists_what_is_held(subject: &Subject) {
     assert_eq!(held().await, [""; 0]);
 }
 
+/// Looking at a lock takes it from nobody: a try on a free one succeeds.
+pub async fn disturbs_no_one(subject: &Subject) {
+    let (a, b) = (subject.party().await, subject.party().await);
+    let mutex = subject.mutex(&a, "watched");
+    let watch = tokio::spawn(async move {
+        loop {
+            b.inspect(None).await.expect("the engine is well");
+            b.inspect(Some(&lock("watched"))).await.expect("the engine is well");
+        }
+    });
+    for round in 0..200 {
+        let guard = mutex.try_acquire().await;
+        let guard = guard.unwrap_or_else(|error| panic!("only a look was in the way, in round {round}: {error}"));
+        guard.release().await.expect("it was held");
+    }
+    watch.abort();
+}
+
 /// The hold is over, and the lock is free.
 pub async fn evicts_by_token_and_by_owner(subject: &Subject) {
     let (a, b) = (subject.party().await, subject.party().await);

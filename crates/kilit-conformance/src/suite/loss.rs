@@ -6,20 +6,15 @@ use kilit_core::{ErrorKind, Evicted, Guard, LossReason, Mutex, Standing, Target,
 
 use crate::{Harm, Party, Subject, lock};
 
-/// What a notice may take beyond its bound on a loaded machine.
-const SLACK: Duration = Duration::from_secs(3);
-
 fn short(subject: &Subject, party: &Party) -> Mutex {
     party.mutex(lock("lost")).with(subject.short()).expect("in range")
 }
 
-/// Waits for the news of a loss for the notice bound of the engine and some slack.
-async fn noticed(party: &Party, guard: &Guard) -> LossReason {
-    let bound = party.assurance().loss_notice.of(guard.ttl()) + SLACK;
-    match tokio::time::timeout(bound, guard.lost().cancelled()).await {
-        Ok(()) => guard.check().expect_err("it is lost").reason,
-        Err(_) => panic!("the loss was not noticed within {bound:?}; it stands {:?}", *guard.standing().borrow()),
-    }
+/// Waits for the news of a loss for as long as the engine says it may take.
+async fn noticed(subject: &Subject, party: &Party, guard: &Guard) -> LossReason {
+    let bound = party.assurance().loss_notice.of(guard.ttl());
+    subject.within_bound("the loss is noticed", bound, guard.lost().cancelled()).await;
+    guard.check().expect_err("it is lost").reason
 }
 
 /// Many renewals, many looks: no false alarm.
@@ -56,7 +51,7 @@ pub async fn is_noticed_before_the_next_grant(subject: &Subject) {
         let mutex = subject.mutex(&b, "lost");
         let new = subject.within("the lock passes on", mutex.acquire()).await.expect("it passes on");
         assert_eq!(old.check().expect_err("another has it").reason, LossReason::Silence);
-        assert_eq!(noticed(&a, &old).await, LossReason::Silence);
+        assert_eq!(noticed(subject, &a, &old).await, LossReason::Silence);
         new.release().await.expect("it was held");
         a.link(Harm::None);
     }
@@ -123,7 +118,7 @@ pub async fn of_an_ended_hold_is_noticed(subject: &Subject) {
     let party = subject.party().await;
     let guard = short(subject, &party).acquire().await.expect("it is free");
     (subject.break_hold.as_ref().expect("the case asks for it"))(lock("lost")).await;
-    let reason = noticed(&party, &guard).await;
+    let reason = noticed(subject, &party, &guard).await;
     assert!(!reason.by_silence(), "the engine could say so: {reason}");
     assert_eq!(guard.release().await.expect_err("it is lost").kind(), ErrorKind::Lost);
     subject.expect_nothing_left("lost").await;
@@ -136,7 +131,7 @@ pub async fn of_an_evicted_hold_is_noticed(subject: &Subject) {
     let target = Target::Owner(guard.owner().to_string());
     let name = lock("lost");
     let (evicted, reason) = tokio::join!(b.evict(&name, target, true), async {
-        let reason = noticed(&a, &guard).await;
+        let reason = noticed(subject, &a, &guard).await;
         drop(guard);
         reason
     });
@@ -151,7 +146,7 @@ pub async fn of_a_clock_that_jumps_is_noticed(subject: &Subject) {
     (subject.jump.as_ref().expect("the case asks for it"))(Duration::from_secs(3600)).await;
     let mutex = subject.mutex(&b, "lost");
     let new = subject.within("the lock is free", mutex.acquire()).await.expect("the lock is free");
-    noticed(&a, &old).await;
+    noticed(subject, &a, &old).await;
     new.check().expect("the old holder's renewal took nothing");
     new.release().await.expect("it was held");
 }
@@ -162,7 +157,7 @@ pub async fn of_a_restart_is_noticed(subject: &Subject) {
     let guard = short(subject, &party).acquire().await.expect("it is free");
     (subject.restart.as_ref().expect("the case asks for it"))(()).await;
     if party.assurance().token < TokenStrength::Durable {
-        noticed(&party, &guard).await;
+        noticed(subject, &party, &guard).await;
         guard.check().expect_err("the engine knows nothing of it");
     }
     drop(guard);

@@ -96,7 +96,9 @@ pub async fn of_a_killed_process_is_the_engines(subject: &Subject) {
     assert_eq!(busy.expect_err("it is held").kind(), ErrorKind::Busy);
     holder.kill();
     let next = subject.mutex(&party, "killed");
-    let next = subject.within("the lock is free", next.acquire()).await.expect("the lock is free");
+    let assurance = party.assurance();
+    let bound = assurance.crash_release.of(subject.short_ttl) + assurance.wait_look.of(subject.short_ttl);
+    let next = subject.within_bound("the lock is free", bound, next.acquire()).await.expect("it is free");
     next.release().await.expect("it was held");
     subject.expect_nothing_left("killed").await;
 }

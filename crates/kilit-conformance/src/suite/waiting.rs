@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kilit_core::{Claim, Share};
+use kilit_core::{Claim, Guard, Share};
 use tokio::task::JoinSet;
 
-use super::support::{claim, grip};
-use crate::{Harm, Subject, lock};
+use super::support::{claim, grip, status};
+use crate::{Agent, Harm, Subject, lock};
 
 /// Many waiters at once, each with a limit: whoever loses a race waits on.
 pub async fn everyone_is_served(subject: &Subject) {
@@ -28,23 +28,8 @@ pub async fn everyone_is_served(subject: &Subject) {
 
 /// Processes that want the lock once each.
 pub async fn everyone_is_served_between_processes(subject: &Subject) {
-    let party = subject.party().await;
-    let guard = subject.mutex(&party, "served").acquire().await.expect("it is free");
-    let mut agents: Vec<_> = (0..6).map(|_| subject.agent("hold", "served").spawn()).collect();
-    agents.iter_mut().for_each(|agent| drop(agent.said("claims")));
-    guard.release().await.expect("it was held");
-    // Each holds until it is asked to end, and they are served in any order.
-    while !agents.is_empty() {
-        let mut served = None;
-        subject
-            .eventually("the lock passes on", async || {
-                served = agents.iter().position(|agent| agent.stdout().contains("held"));
-                served.is_some()
-            })
-            .await;
-        agents.remove(served.expect("one is served")).end_well();
-    }
-    subject.expect_nothing_left("served").await;
+    processes_in_line(subject, 6).await.expect_served(subject).await;
+    subject.expect_nothing_left("line").await;
 }
 
 /// Releases that race the moment at which a waiter begins to listen.
@@ -66,6 +51,84 @@ pub async fn no_wake_up_is_lost(subject: &Subject) {
     }
 }
 
+/// `kill -9` of one in the middle: those behind it are served all the same, within the bound for what vanishes.
+pub async fn goes_past_a_killed_waiter(subject: &Subject) {
+    let mut line = processes_in_line(subject, 3).await;
+    line.waiters[1].kill();
+    line.waiters.remove(1);
+    line.expect_served(subject).await;
+}
+
+/// One that stands still when its turn comes holds up nobody for longer than that, and is served when it goes on.
+pub async fn goes_past_a_stopped_waiter(subject: &Subject) {
+    let mut line = processes_in_line(subject, 3).await;
+    line.waiters[0].stop();
+    let mut stopped = line.waiters.remove(0);
+    line.expect_served(subject).await;
+    stopped.resume();
+    stopped.said("held");
+    stopped.end_well();
+    subject.expect_nothing_left("line").await;
+}
+
+/// A holder of this process, and processes that joined one after the other.
+struct ProcessesInLine {
+    holder: Guard,
+    waiters: Vec<Agent>,
+}
+
+async fn processes_in_line(subject: &Subject, count: usize) -> ProcessesInLine {
+    let party = subject.party().await;
+    let holder = subject.mutex(&party, "line").acquire().await.expect("it is free");
+    let mut waiters = Vec::new();
+    for number in 1..=count {
+        let mut waiter = subject.agent("hold", "line").ttl(Duration::from_secs(1)).spawn();
+        waiter.said("claims");
+        waiters.push(waiter);
+        subject
+            .eventually("it stands in line", async || {
+                status(&party, "line").await.queue.is_none_or(|queue| queue.len() == number)
+            })
+            .await;
+    }
+    ProcessesInLine { holder, waiters }
+}
+
+impl ProcessesInLine {
+    async fn expect_served(self, subject: &Subject) {
+        self.holder.release().await.expect("it was held");
+        // In any order, where none is promised; each holds until it is asked to end.
+        let mut waiters = self.waiters;
+        while !waiters.is_empty() {
+            let mut served = None;
+            subject
+                .eventually("the lock passes on", async || {
+                    served = waiters.iter().position(|waiter| waiter.stdout().contains("held"));
+                    served.is_some()
+                })
+                .await;
+            waiters.remove(served.expect("one is served")).end_well();
+        }
+    }
+}
+
+/// A wait has an end also when the engine falls silent: soon after it, and not as if another held the lock.
+pub async fn gives_up_in_time_when_nobody_answers(subject: &Subject) {
+    const WAIT: Duration = Duration::from_millis(300);
+    let party = subject.party().await;
+    let mutex = subject.mutex(&party, "silent");
+    // The connection stands.
+    mutex.acquire().await.expect("it is free").release().await.expect("it was held");
+    party.link(Harm::Cut);
+    let begun = party.clock().now();
+    let error = subject.within("the wait ends", mutex.acquire_within(WAIT)).await.expect_err("nobody answers");
+    let took = party.clock().now().since(begun);
+    assert!(!error.is_held_by_another(), "nobody said so: {error}");
+    assert!(took < WAIT + Duration::from_millis(1500), "a wait of {WAIT:?} took {took:?}: {error}");
+    party.link(Harm::None);
+    subject.expect_nothing_left("silent").await;
+}
+
 /// The holder has not released it, and nobody tells.
 pub async fn an_ended_hold_wakes_a_waiter(subject: &Subject) {
     let (a, b) = (subject.party().await, subject.party().await);
@@ -74,7 +137,9 @@ pub async fn an_ended_hold_wakes_a_waiter(subject: &Subject) {
     let waiter = tokio::spawn(async move { mutex.acquire().await });
     tokio::time::sleep(Duration::from_millis(20)).await;
     (subject.break_hold.as_ref().expect("the case asks for it"))(lock("woken")).await;
-    let next = subject.within("the waiter is woken", waiter).await.expect("it is well").expect("it is free");
+    let bound = a.assurance().wait_look.of(subject.terms().ttl);
+    let next = subject.within_bound("the waiter is woken", bound, waiter).await;
+    let next = next.expect("it is well").expect("it is free");
     drop(guard);
     next.check().expect("the old holder's drop touched nothing");
     next.release().await.expect("it was held");
@@ -87,7 +152,8 @@ pub async fn an_expired_hold_wakes_a_waiter(subject: &Subject) {
     let guard = mutex.acquire().await.expect("it is free");
     a.link(Harm::Cut);
     let mutex = subject.mutex(&b, "woken");
-    let next = subject.within("the waiter is woken", mutex.acquire()).await.expect("it is free");
+    let bound = subject.short_ttl + a.assurance().wait_look.of(subject.terms().ttl);
+    let next = subject.within_bound("the waiter is woken", bound, mutex.acquire()).await.expect("it is free");
     guard.check().expect_err("another has it");
     next.release().await.expect("it was held");
 }

@@ -311,7 +311,7 @@ caught! {
         saying "nobody holds the lock or waits",
     forgets_a_waiter: ForgetsAWaiter over memory by "waiting::everyone_is_served" saying "everyone is served",
     creates_by_renewal: RenewalCreates over memory by "release::renewal_never_creates" saying "Kept",
-    never_says_gone: AlwaysKept over lease by "loss::of_an_ended_hold_is_noticed" saying "was not noticed",
+    never_says_gone: AlwaysKept over lease by "loss::of_an_ended_hold_is_noticed" saying "the loss is noticed",
     cries_wolf: FalseAlarm over lease by "loss::none_in_a_quiet_run" saying "nothing has happened to it",
     counts_from_the_answer: DeadlineFromAnswer over lease
         by "loss::is_noticed_before_the_next_grant_when_answers_are_slow" saying "another has it",
