@@ -128,14 +128,14 @@ impl Keeper {
         }
     }
 
-    /// Takes charge of a hold.
-    pub(crate) fn add(&self, claim: Arc<Claim>, signal: Arc<Signal>) {
-        let renew_at = self.next_renewal(&claim, signal.deadline());
+    /// Takes charge of a hold that was granted by `now`.
+    pub(crate) fn add(&self, claim: Arc<Claim>, signal: Arc<Signal>, now: Moment) {
+        let renew_at = self.next_renewal(&claim, signal.deadline(), now);
         let due = renew_at.min(signal.deadline()).min(signal.keep_until());
         let mut table = self.table();
         if table.closed {
             drop(table);
-            signal.lose(LossReason::Shutdown, self.clock().now());
+            signal.lose(LossReason::Shutdown, now);
             return self.release_later(&claim, None);
         }
         let wake = due < table.wake_at;
@@ -166,11 +166,12 @@ impl Keeper {
     /// When it is dropped, the hold stays in the table, unrenewed, for [`release_later`](Self::release_later).
     pub(crate) async fn release(&self, claim: &Claim, signal: &Signal) -> Result<()> {
         self.retire(claim.owner).await;
-        let loss = signal.check(self.clock().now()).err();
+        let now = self.clock().now();
+        let loss = signal.check(now).err();
         let released = match loss {
-            Some(_) if self.has_ended(signal) => Ok(Released::WasNotHeld),
-            Some(_) => self.try_release(claim, Moment::FAR).await,
-            None => self.try_release(claim, signal.deadline()).await,
+            Some(_) if self.engine.assurance().leases => Ok(Released::WasNotHeld),
+            Some(_) => self.try_release(claim, now, Moment::FAR).await,
+            None => self.try_release(claim, now, signal.deadline()).await,
         };
         self.table().holds.remove(&claim.owner);
         match (loss, released?) {
@@ -206,8 +207,8 @@ impl Keeper {
     }
 
     /// Tries to release until `until`, or for one TTL where there is no deadline.
-    async fn try_release(&self, claim: &Claim, until: Moment) -> Result<Released> {
-        let mut sent = self.clock().now();
+    async fn try_release(&self, claim: &Claim, now: Moment, until: Moment) -> Result<Released> {
+        let mut sent = now;
         let until = until.min(sent + claim.ttl);
         let mut delays = retry_delays(claim.ttl / 10);
         loop {
@@ -368,7 +369,7 @@ impl Keeper {
             match answer {
                 Some(Renewal::Kept(deadline)) => {
                     entry.signal.extend(deadline);
-                    entry.renew_at = self.next_renewal(claim, entry.signal.deadline());
+                    entry.renew_at = self.next_renewal(claim, entry.signal.deadline(), now);
                 }
                 Some(Renewal::Gone(reason)) => entry.signal.lose(reason, now),
                 None => {
@@ -385,7 +386,7 @@ impl Keeper {
 
     /// One release in the background.
     async fn release_now(self: Arc<Self>, claim: Arc<Claim>) {
-        let released = self.try_release(&claim, Moment::FAR).await;
+        let released = self.try_release(&claim, self.clock().now(), Moment::FAR).await;
         let mut table = self.table();
         table.releasing -= 1;
         if let Err(error) = released
@@ -401,15 +402,13 @@ impl Keeper {
     }
 
     /// When a hold with this deadline is renewed, or looked at where there is no lease.
-    fn next_renewal(&self, claim: &Claim, deadline: Moment) -> Moment {
+    fn next_renewal(&self, claim: &Claim, deadline: Moment, now: Moment) -> Moment {
         let assurance = self.engine.assurance();
         match assurance.leases {
             true => deadline::renew_at(deadline, claim.ttl, self.jitter),
             // An engine that tells of a loss at once is not asked.
             false if assurance.loss_notice.of(claim.ttl).is_zero() => Moment::FAR,
-            false => {
-                self.clock().now() + assurance.loss_notice.of(claim.ttl).mul_f64(0.9 - 0.1 * self.jitter)
-            }
+            false => now + assurance.loss_notice.of(claim.ttl).mul_f64(0.9 - 0.1 * self.jitter),
         }
     }
 

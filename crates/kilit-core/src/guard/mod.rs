@@ -43,7 +43,7 @@ impl Hold {
         let since = client.clock().now();
         let keep_until = max_hold.map_or(Moment::FAR, |longest| since + longest);
         signal.grant(grant.deadline, keep_until);
-        client.keeper().add(claim.clone(), signal.clone());
+        client.keeper().add(claim.clone(), signal.clone(), since);
         (Self { client, claim, signal, since, released: false }, grant.token)
     }
 
