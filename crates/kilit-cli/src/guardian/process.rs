@@ -16,6 +16,7 @@ use nix::sys::wait;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     process::{Pid, Signal, WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid},
+    thread::set_name,
     time::{
         Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
         timerfd_settime,
@@ -32,6 +33,8 @@ use crate::{
 /// Runs the guardian; `kilit` is at the other end of its stdin. Returns when all is done.
 pub(crate) fn guard(command: &[OsString]) -> io::Result<()> {
     signals::shrug_off_all();
+    // For `ps`; else it would be `exe`.
+    set_name(c"kilit-guardian")?;
     set_child_subreaper(Some(getpid()))?;
     let (news, sender) = UnixStream::pair()?;
     news.set_nonblocking(true)?;
