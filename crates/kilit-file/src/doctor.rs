@@ -129,7 +129,7 @@ impl Findings {
                 Level::Warn,
                 "inotify-instances",
                 format!("{used} of {limit} inotify instances of this user are in use; each engine needs one"),
-                "raise fs.inotify.max_user_instances: without one, waiters look twice a second instead",
+                "raise fs.inotify.max_user_instances: without one, waiters look once a second instead",
             );
         }
     }

@@ -87,7 +87,7 @@ impl Watcher {
                 if !self.warned.swap(true, Ordering::Relaxed) {
                     tracing::warn!(
                         %error,
-                        "no inotify watch: waiters look twice a second instead; see fs.inotify.max_user_instances \
+                        "no inotify watch: waiters look once a second instead; see fs.inotify.max_user_instances \
                          and max_user_watches"
                     );
                 }
