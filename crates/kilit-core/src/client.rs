@@ -96,7 +96,7 @@ impl Client {
     }
 
     /// Ends all that this client holds and waits until every release was answered, those of dropped guards too, for
-    /// 5 s at most. Live guards learn that their lock is lost; new claims are refused as
+    /// 5 s at most. Live guards learn that their lock is lost; claims that wait, and new ones, are refused as
     /// [`Closed`](crate::ErrorKind::Closed).
     ///
     /// # Errors

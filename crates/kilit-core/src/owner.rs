@@ -16,6 +16,12 @@ impl OwnerId {
     pub fn random() -> Self {
         POOL.with_borrow_mut(|pool| Self(u128::from_le_bytes(pool.draw())))
     }
+
+    /// Its text: 32 lower-case hexadecimal digits.
+    pub fn to_hex(self) -> [u8; 32] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        std::array::from_fn(|place| DIGITS[(self.0 >> (4 * (31 - place))) as usize & 0xf])
+    }
 }
 
 thread_local! {
@@ -115,6 +121,7 @@ mod tests {
         assert_eq!(ids.len(), 1000);
         let a = OwnerId::random();
         assert_eq!(a.to_string().parse::<OwnerId>().unwrap(), a);
+        assert_eq!(a.to_string().as_bytes(), a.to_hex());
         for bad in ["", "0", "+0000000000000000000000000000000", &"A".repeat(32)] {
             assert!(bad.parse::<OwnerId>().is_err(), "{bad}");
         }

@@ -1,9 +1,6 @@
 //! One try to take a lock.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use kilit_core::{
     Claim, Error, ErrorKind, FencingToken, LockName, MAX_LOCK_DELAY, Mode, Moment, Result, TokenValue,
@@ -58,12 +55,14 @@ pub(crate) struct Attempt<'a> {
     session: &'a FileSession,
     claim: &'a Claim,
     mode: Mode,
-    path: PathBuf,
+    path: Arc<Path>,
 }
 
 impl<'a> Attempt<'a> {
-    pub(crate) fn new(session: &'a FileSession, claim: &'a Claim) -> Self {
-        Self { session, claim, mode: claim.share.mode(), path: session.layout.lock(&claim.name) }
+    /// `file` is the claim's lock file, where it is open already.
+    pub(crate) fn new(session: &'a FileSession, claim: &'a Claim, file: Option<&LockFile>) -> Self {
+        let path = file.map_or_else(|| session.layout.lock(&claim.name).into(), LockFile::shared_path);
+        Self { session, claim, mode: claim.share.mode(), path }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -76,7 +75,7 @@ impl<'a> Attempt<'a> {
 
     /// Tries once. `file` is the lock file, kept open from one try to the next: opening and closing it is an event to
     /// whoever watches it.
-    pub(crate) async fn run(&self, turn: Turn, file: &mut Option<LockFile>) -> Result<Tried> {
+    pub(crate) async fn run(&self, turn: Turn, file: &mut Option<Arc<LockFile>>) -> Result<Tried> {
         let outcome = self.take(turn, file);
         if outcome.is_err() {
             *file = None;
@@ -98,7 +97,7 @@ impl<'a> Attempt<'a> {
 
     /// All of it but the token and the writing down: without a wait, so that the bytes that were read stay on the
     /// stack.
-    fn take(&self, turn: Turn, file: &mut Option<LockFile>) -> Result<Taken> {
+    fn take(&self, turn: Turn, file: &mut Option<Arc<LockFile>>) -> Result<Taken> {
         // Whether the lock is free at all shows in an exclusive lock only.
         let first_mode = if matches!(turn, Turn::Behind(_)) { Mode::Exclusive } else { self.mode };
         let (lock, free) = self.lock(first_mode, file)?;
@@ -135,7 +134,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Locks the file that the path leads to; whether it was free.
-    fn lock<'f>(&self, mode: Mode, file: &'f mut Option<LockFile>) -> Result<(&'f LockFile, bool)> {
+    fn lock<'f>(&self, mode: Mode, file: &'f mut Option<Arc<LockFile>>) -> Result<(&'f LockFile, bool)> {
         // Somebody may replace it while it is being locked; nobody does that for ever.
         for _ in 0..100 {
             let lock = match file.take() {
@@ -153,9 +152,9 @@ impl<'a> Attempt<'a> {
         )))
     }
 
-    pub(crate) fn open(&self) -> Result<LockFile> {
+    pub(crate) fn open(&self) -> Result<Arc<LockFile>> {
         let layout = &self.session.layout;
-        layout.with_dirs(|| LockFile::open(&self.path)).map_err(failed("open", &self.path))
+        layout.with_dirs(|| LockFile::open(&self.path).map(Arc::new)).map_err(failed("open", &self.path))
     }
 
     /// The record that was read, if there is one, of this very name and version.

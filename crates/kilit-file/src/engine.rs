@@ -21,6 +21,7 @@ use crate::{
     config::Config,
     counter, doctor, evict,
     failure::failed,
+    idle::Idle,
     inspect,
     kernel::Here,
     layout::Layout,
@@ -45,6 +46,7 @@ pub(crate) struct FileSession {
     pub(crate) layout: Layout,
     pub(crate) config: Config,
     pub(crate) watcher: Watcher,
+    idle: Idle,
     assurance: Assurance,
     clock: Clock,
     pub(crate) here: Here,
@@ -54,7 +56,7 @@ pub(crate) struct FileSession {
 /// What is kept open.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    file: LockFile,
+    file: Arc<LockFile>,
     owner: OwnerText,
     seat: Option<Place>,
     duplicated: AtomicBool,
@@ -84,6 +86,7 @@ impl FileSession {
             assurance: config.assurance(distrusted.is_none()),
             config,
             watcher: Watcher::default(),
+            idle: Idle::default(),
             clock: Clock::system(),
             here: Here::find(),
             source: Mutex::default(),
@@ -105,7 +108,7 @@ impl FileSession {
 }
 
 impl Hold {
-    pub(crate) fn new(file: LockFile, card: &Card<'_>, seat: Option<Place>) -> Self {
+    pub(crate) fn new(file: Arc<LockFile>, card: &Card<'_>, seat: Option<Place>) -> Self {
         Self { file, owner: card.owner, seat, duplicated: AtomicBool::new(false), pid: card.pid }
     }
 }
@@ -126,8 +129,8 @@ impl Session for FileSession {
             return Err(Error::new(ErrorKind::Unsupported, "permits are not to be had on this engine")
                 .on_engine("file"));
         }
-        let attempt = Attempt::new(self, claim);
-        let mut file = None;
+        let mut file = self.idle.take(&claim.name, std::process::id());
+        let attempt = Attempt::new(self, claim, file.as_deref());
         match attempt.run(Turn::Outside, &mut file).await? {
             Tried::Granted(gripped) => return Ok(Some(gripped)),
             Tried::Busy if patience.is_zero() => return wait::once_more(self, &attempt, file).await,
@@ -146,7 +149,7 @@ impl Session for FileSession {
         if !hold.file.is_current().map_err(failed("look at", path))? {
             return Ok(Renewal::Gone(LossReason::Replaced));
         }
-        let card = hold.seat.as_ref().map_or(&hold.file, |seat| seat.file());
+        let card = hold.seat.as_ref().map_or(&*hold.file, |seat| seat.file());
         let mut buffer = [0; MAX_LEN];
         let bytes = card.read(&mut buffer).map_err(failed("read", path))?;
         if record::broken_owner(bytes) == Some(&hold.owner) {
@@ -155,20 +158,27 @@ impl Session for FileSession {
         Ok(Renewal::Kept(None))
     }
 
-    async fn let_go(&self, _: &Claim, hold: &Hold) -> Result<Released> {
+    async fn let_go(&self, claim: &Claim, hold: &Hold) -> Result<Released> {
         // In a forked child the lock is its parent's.
-        if hold.pid != std::process::id() {
+        let process = std::process::id();
+        if hold.pid != process {
             return Ok(Released::WasNotHeld);
         }
-        let standing = hold.file.is_linked();
+        let (file, standing) = (&hold.file, hold.file.is_linked());
         match &hold.seat {
             Some(seat) => seat.leave(),
             // Without the mark a successor takes us for vanished: at worst the lock-delay keeps it waiting.
-            None => hold.file.mark(State::Released).unwrap_or_default(),
+            None if !claim.lock_delay.is_zero() => file.mark(State::Released).unwrap_or_default(),
+            None => {}
         }
-        hold.file.unlock().map_err(failed("unlock", hold.file.path()))?;
-        if hold.duplicated.load(Ordering::Relaxed) {
-            hold.file.ring();
+        file.unlock().map_err(failed("unlock", file.path()))?;
+        let duplicated = hold.duplicated.load(Ordering::Relaxed);
+        // A waiter raises the flag before it tries: either it has found the lock free, or we see the flag.
+        if duplicated || file.has_flag().unwrap_or(true) {
+            file.ring();
+        }
+        if standing && !duplicated {
+            self.idle.keep(&claim.name, file.clone(), process);
         }
         Ok(if standing { Released::Done } else { Released::WasNotHeld })
     }
@@ -268,6 +278,26 @@ mod tests {
         hold.file.close_until(session.clock.now() + MAX_LOCK_DELAY * 2).unwrap();
         drop(hold);
         assert!(grip(&session, &claim()).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn who_leaves_a_free_lock_to_the_line_wakes_its_head() {
+        let (_temp, session) = session();
+        let (hold, _) = grip(&session, &claim()).await.unwrap();
+        let waiter = claim();
+        let card = Card::new(&waiter, session.config.check, session.here);
+        let place = session.layout.line(&waiter.name).join(&waiter.name, &card).unwrap();
+        hold.file.raise_flag().unwrap();
+        drop(hold);
+        let newcomer = claim();
+        let attempt = Attempt::new(&session, &newcomer, None);
+        // Open already, so that nothing is heard of its closing.
+        let mut file = Some(attempt.open().unwrap());
+        let watch = session.watcher.lock(attempt.path()).unwrap();
+        assert!(matches!(attempt.run(Turn::Outside, &mut file).await.unwrap(), Tried::NotMyTurn(_)));
+        tokio::time::timeout(Duration::from_secs(20), watch.fired()).await.unwrap();
+        drop(place);
+        assert!(matches!(attempt.run(Turn::Outside, &mut file).await.unwrap(), Tried::Granted(_)));
     }
 
     #[tokio::test]

@@ -19,6 +19,7 @@ mod doctor;
 mod engine;
 mod evict;
 mod failure;
+mod idle;
 mod inspect;
 mod kernel;
 mod layout;

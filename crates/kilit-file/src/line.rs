@@ -99,7 +99,7 @@ impl Line {
             }
             Err(error) => return Err(error),
         };
-        let file = LockFile::from_file(file, path)?;
+        let file = LockFile::from_file(file, &path)?;
         // Whoever holds it took it for dead, and removes it.
         if !file.try_lock(Mode::Exclusive)? || !file.is_current()? {
             return Ok(None);

@@ -4,7 +4,8 @@ use std::{
     fs::{File, TryLockError},
     io,
     os::{fd::OwnedFd, unix::fs::FileExt},
-    path::{Path, PathBuf},
+    path::Path,
+    sync::Arc,
 };
 
 use kilit_core::{LockName, Mode, Moment};
@@ -22,7 +23,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct LockFile {
     file: File,
-    path: PathBuf,
+    path: Arc<Path>,
     inode: Inode,
 }
 
@@ -77,26 +78,30 @@ impl LockFile {
                 },
                 opened => opened?,
             };
-            return Self::from_file(file, path.to_owned());
+            return Self::from_file(file, path);
         }
     }
 
     /// Opens the file; `None` when it is missing.
     pub(crate) fn open_only(path: &Path) -> io::Result<Option<Self>> {
         match layout::open(path) {
-            Ok(file) => Self::from_file(file, path.to_owned()).map(Some),
+            Ok(file) => Self::from_file(file, path).map(Some),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    pub(crate) fn from_file(file: File, path: PathBuf) -> io::Result<Self> {
+    pub(crate) fn from_file(file: File, path: &Path) -> io::Result<Self> {
         let inode = Inode::of(&file)?;
-        Ok(Self { file, path, inode })
+        Ok(Self { file, path: path.into(), inode })
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub(crate) fn shared_path(&self) -> Arc<Path> {
+        self.path.clone()
     }
 
     pub(crate) fn inode(&self) -> Inode {
@@ -167,13 +172,15 @@ impl LockFile {
         self.file.write_all_at(&moment.as_nanos().to_le_bytes(), record::CLOSED_AT)
     }
 
-    /// Says that the line is worth a look, unless that is said already.
-    pub(crate) fn raise_flag(&self) -> io::Result<()> {
+    /// Whether the line is worth a look.
+    pub(crate) fn has_flag(&self) -> io::Result<bool> {
         let mut flag = [0];
-        match self.file.read_at(&mut flag, record::LINE_AT)? {
-            1 if flag == [1] => Ok(()),
-            _ => self.file.write_all_at(&[1], record::LINE_AT),
-        }
+        Ok(self.file.read_at(&mut flag, record::LINE_AT)? == 1 && flag == [1])
+    }
+
+    /// Says so, unless that is said already.
+    pub(crate) fn raise_flag(&self) -> io::Result<()> {
+        if self.has_flag()? { Ok(()) } else { self.file.write_all_at(&[1], record::LINE_AT) }
     }
 
     /// Takes that back.

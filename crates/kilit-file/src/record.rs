@@ -14,7 +14,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use kilit_core::{Claim, LockName, Mode, Moment, OwnerId};
+use kilit_core::{Claim, LockName, Mode, Moment};
 
 use crate::kernel::Here;
 
@@ -100,7 +100,7 @@ impl<'a> Card<'a> {
     pub(crate) fn new(claim: &'a Claim, check: Duration, here: Here) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
-            owner: owner_text(claim.owner),
+            owner: claim.owner.to_hex(),
             note: claim.note.as_str(),
             mode: claim.share.mode(),
             since: since.as_millis() as u64,
@@ -132,12 +132,6 @@ impl<'a> Card<'a> {
     pub(crate) fn since(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_millis(self.since)
     }
-}
-
-pub(crate) fn owner_text(owner: OwnerId) -> OwnerText {
-    let mut text = [0; 32];
-    text.copy_from_slice(owner.to_string().as_bytes());
-    text
 }
 
 /// A record as it was read.

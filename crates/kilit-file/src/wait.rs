@@ -1,6 +1,6 @@
 //! Waiting: in a line, woken by the kernel, and never in a blocked thread.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use kilit_core::{
     Claim, Moment, Result,
@@ -26,7 +26,7 @@ const DOUBT: Duration = Duration::from_millis(80);
 pub(crate) async fn once_more(
     session: &FileSession,
     attempt: &Attempt<'_>,
-    mut file: Option<LockFile>,
+    mut file: Option<Arc<LockFile>>,
 ) -> Result<Option<Gripped<Hold>>> {
     for _ in 0..50 {
         match kernel::is_being_probed(&session.layout.locks) {
@@ -46,7 +46,7 @@ pub(crate) async fn in_line(
     session: &FileSession,
     claim: &Claim,
     attempt: &Attempt<'_>,
-    mut file: Option<LockFile>,
+    mut file: Option<Arc<LockFile>>,
 ) -> Result<Gripped<Hold>> {
     let line = attempt.line();
     let mut place = join(session, claim, &line)?;

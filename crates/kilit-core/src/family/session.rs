@@ -36,7 +36,7 @@ pub trait Session: fmt::Debug + Send + Sync + 'static {
     /// Whether the hold still stands.
     fn alive(&self, claim: &Claim, hold: &Self::Hold) -> impl Future<Output = Result<Renewal>> + Send;
 
-    /// Lets go at once, even while other references to the hold exist.
+    /// Lets go at once, even while other references to the hold exist. Called once a hold, and again if it fails.
     fn let_go(&self, claim: &Claim, hold: &Self::Hold) -> impl Future<Output = Result<Released>> + Send;
 
     /// As [`Engine::duplicate`].
@@ -132,10 +132,13 @@ impl<S: Session> SessionEngine<S> {
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
-        let Some(hold) = self.hold_of(claim.owner) else { return Ok(Released::WasNotHeld) };
-        let released = self.session.let_go(claim, &hold).await?;
-        self.holds().remove(&claim.owner);
-        Ok(released)
+        // Taken out first: of two releases of one hold, only one lets go.
+        let Some(held) = self.holds().remove(&claim.owner) else { return Ok(Released::WasNotHeld) };
+        let released = self.session.let_go(claim, &held.hold).await;
+        if released.is_err() {
+            self.holds().insert(claim.owner, held);
+        }
+        released
     }
 }
 

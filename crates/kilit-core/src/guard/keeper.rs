@@ -17,6 +17,7 @@ use std::{
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use super::{LossReason, signal::Signal};
 use crate::{
@@ -42,6 +43,8 @@ pub(crate) struct Keeper {
     latency: AtomicU64,
     /// From 0 to 1: clients do not renew in step. One for all holds of a client, so that a later one is due later.
     jitter: f64,
+    /// No new holds.
+    closed: CancellationToken,
 }
 
 #[derive(Debug)]
@@ -53,8 +56,6 @@ struct Table {
     wake_at: Moment,
     /// When the hold that came last is due, even if it has gone by now: the next one is due later, and wakes nobody.
     last_due: Moment,
-    /// No new holds.
-    closed: bool,
     /// The client is gone: end when nothing is left.
     ending: bool,
     errors: Vec<Error>,
@@ -85,7 +86,6 @@ impl Keeper {
             releasing: 0,
             wake_at: Moment::FAR,
             last_due: Moment::FAR,
-            closed: false,
             ending: false,
             errors: Vec::new(),
         };
@@ -96,6 +96,7 @@ impl Keeper {
             settled: Notify::new(),
             latency: AtomicU64::new(0),
             jitter: fastrand::f64(),
+            closed: CancellationToken::new(),
         }
     }
 
@@ -120,12 +121,9 @@ impl Keeper {
         self.latency.store(new, Ordering::Relaxed);
     }
 
-    /// Fails once the client was shut down.
-    pub(crate) fn check_open(&self) -> Result<()> {
-        match self.table().closed {
-            true => Err(Error::new(ErrorKind::Closed, "this client was shut down; open another")),
-            false => Ok(()),
-        }
+    /// Cancelled once the client is shut down.
+    pub(crate) fn closed(&self) -> &CancellationToken {
+        &self.closed
     }
 
     /// Takes charge of a hold that was granted by `now`.
@@ -133,7 +131,7 @@ impl Keeper {
         let renew_at = self.next_renewal(&claim, signal.deadline(), now);
         let due = renew_at.min(signal.deadline()).min(signal.keep_until());
         let mut table = self.table();
-        if table.closed {
+        if self.closed.is_cancelled() {
             drop(table);
             signal.lose(LossReason::Shutdown, now);
             return self.release_later(&claim, None);
@@ -236,7 +234,7 @@ impl Keeper {
         {
             let now = self.clock().now();
             let mut table = self.table();
-            table.closed = true;
+            self.closed.cancel();
             let live: Vec<_> = table.holds.drain().map(|(_, entry)| entry).collect();
             for entry in live {
                 if !self.has_ended(&entry.signal) {

@@ -38,7 +38,10 @@ pub(crate) async fn acquire(
     terms: &Terms,
     patience: Patience,
 ) -> Result<(Hold, Option<FencingToken>)> {
-    client.keeper().check_open()?;
+    let closed = client.keeper().closed();
+    if closed.is_cancelled() {
+        return Err(shut_down());
+    }
     let signal = Arc::<Signal>::default();
     let claim = Arc::new(Claim {
         name: name.clone(),
@@ -50,7 +53,14 @@ pub(crate) async fn acquire(
         notice: LossNotice::new(signal.clone()),
     });
     let mut pending = Pending { client, claim, armed: true };
-    match client.runtime().enter(pending.claim(patience)).await {
+    let claimed = async {
+        tokio::select! {
+            biased;
+            claimed = pending.claim(patience) => claimed,
+            () = closed.cancelled() => Err(shut_down()),
+        }
+    };
+    match client.runtime().enter(claimed).await {
         Ok(grant) => {
             pending.armed = false;
             Ok(Hold::new(client.clone(), pending.claim.clone(), signal, grant, terms.max_hold))
@@ -138,6 +148,10 @@ impl Drop for Pending<'_> {
             self.client.keeper().release_later(&self.claim, None);
         }
     }
+}
+
+fn shut_down() -> Error {
+    Error::new(ErrorKind::Closed, "this client was shut down; open another")
 }
 
 /// What was sent may have arrived, or may yet; the withdrawal takes it back.

@@ -75,6 +75,19 @@ async fn shutdown_ends_every_hold_and_reports_every_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn shutdown_ends_a_wait() {
+    let stage = Stage::new();
+    let (_never, hangs) = hang();
+    stage.on_take([hangs]);
+    let mutex = stage.mutex("a");
+    let waiting = tokio::spawn(async move { mutex.acquire().await });
+    let Asked::Take(owner) = stage.next() else { panic!("no claim") };
+    stage.client.shutdown().await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(stage.next(), Asked::Cancel(owner));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_release_that_finds_nothing_says_lost() {
     let stage = Stage::new();
     let guard = stage.mutex("a").try_acquire().await.unwrap();

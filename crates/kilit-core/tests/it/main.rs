@@ -4,3 +4,4 @@ mod acquire;
 mod keeper;
 mod lifecycle;
 mod script;
+mod session;

@@ -76,6 +76,32 @@ async fn many_who_start_at_once_agree_on_one_source() {
 }
 
 #[tokio::test]
+async fn a_file_that_stays_open_between_holds_is_not_trusted() {
+    let dir = Dir::new();
+    let (one, other) = (dir.engine().await, dir.engine().await);
+    cycle(&*one, "x").await;
+    fs::rename(dir.lock("x"), dir.lock("elsewhere")).unwrap();
+    let holder = claim("x");
+    take(&*other, &holder, NOW).await.expect("a new file");
+    assert_eq!(take(&*one, &claim("x"), NOW).await, None);
+    release(&*other, &holder).await;
+    cycle(&*one, "x").await;
+}
+
+#[tokio::test]
+async fn few_files_stay_open_between_holds() {
+    let dir = Dir::new();
+    let engine = dir.engine().await;
+    for n in 0..100 {
+        cycle(&*engine, &format!("n{n}")).await;
+    }
+    let link = |fd: std::io::Result<fs::DirEntry>| fs::read_link(fd.unwrap().path()).ok();
+    let open = fs::read_dir("/proc/self/fd").unwrap().filter_map(link);
+    let ours = open.filter(|file| file.starts_with(dir.path())).count();
+    assert!((1..=16).contains(&ours), "{ours}");
+}
+
+#[tokio::test]
 async fn a_lock_file_that_was_removed_or_replaced_is_lost_for_its_holder() {
     let dir = Dir::new();
     let engine = dir.engine().await;
