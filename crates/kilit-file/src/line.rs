@@ -21,6 +21,9 @@ use crate::{
 
 const SEAT: &str = "shared-";
 
+/// A place is tried for so often: others who join at the same moment may be quicker, but not for ever.
+const TRIES: usize = 1000;
+
 /// The directory of one lock's line. It stays once it was made, as the lock file does: to make and remove one takes
 /// longer than all else in a hand-over.
 #[derive(Clone, Debug)]
@@ -63,22 +66,24 @@ impl Line {
     /// Joins at the end.
     pub(crate) fn join(&self, name: &LockName, card: &Card<'_>) -> io::Result<Place> {
         let mut number = 0;
-        loop {
+        for _ in 0..TRIES {
             number = self.entries()?.waiting.last().map_or(1, |last| last.saturating_add(1)).max(number);
             match self.settle(self.place_path(number), number, name, card)? {
                 Some(place) => return Ok(place),
                 None => number = number.saturating_add(1),
             }
         }
+        Err(io::Error::other("what lies there leaves no place; remove what kilit has not made"))
     }
 
     /// Takes the seat of a shared holder.
     pub(crate) fn sit(&self, name: &LockName, card: &Card<'_>) -> io::Result<Place> {
-        loop {
+        for _ in 0..TRIES {
             if let Some(seat) = self.settle(self.seat_path(card.owner_str()), 0, name, card)? {
                 return Ok(seat);
             }
         }
+        Err(io::Error::other("its seat is taken away again and again"))
     }
 
     /// Makes the file, locks it, and writes who it is. `None` when another has it, or took it for dead between the two

@@ -16,7 +16,7 @@ use tracing_subscriber::{Layer, layer::Context, prelude::*};
 
 use crate::{
     helper::Helper,
-    support::{Dir, LONG, NOW, claim, cycle, release, shared, take, until, until_waiting},
+    support::{Dir, LONG, NOW, claim, cycle, release, shared, take, try_take, until, until_waiting},
 };
 
 /// Starts `count` processes that wait for `x`, in this order.
@@ -262,4 +262,17 @@ async fn an_idle_waiter_sleeps() {
         assert!(switches <= 20, "{switches} voluntary context switches in 3 s");
         assert!(count::cpu_time(waiter.0.pid()) - cpu < Duration::from_millis(50));
     }
+}
+
+#[tokio::test]
+async fn a_file_that_leaves_no_place_is_an_error_and_no_endless_search() {
+    let dir = Dir::new();
+    let engine = dir.engine().await;
+    let holder = claim("x");
+    take(&*engine, &holder, NOW).await.expect("it is free");
+    let line = dir.path().join("lines").join("x");
+    std::fs::create_dir_all(&line).unwrap();
+    std::fs::write(line.join(u64::MAX.to_string()), "").unwrap();
+    let error = try_take(&*engine, &claim("x"), LONG).await.unwrap_err();
+    assert!(error.to_string().contains("leaves no place"), "{error}");
 }
