@@ -66,6 +66,11 @@ pub(crate) struct Hold {
 impl FileSession {
     pub(crate) fn open(config: Config) -> Result<Self> {
         let distrusted = doctor::distrusted(&config.dir)?;
+        Self::on(distrusted, config)
+    }
+
+    /// `distrusted` is the name of the file system, where its locks cannot be trusted between hosts.
+    fn on(distrusted: Option<&'static str>, config: Config) -> Result<Self> {
         if let Some(name) = distrusted
             && !config.force
         {
@@ -314,6 +319,35 @@ mod tests {
             drop(hold);
         };
         assert!(tokio::join!(waiting, releasing).0.unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_forked_child_lets_go_of_nothing() {
+        let (_temp, session) = session();
+        let own = claim();
+        let (mut hold, _) = grip(&session, &own).await.unwrap();
+        // As a child sees what it has from its parent.
+        hold.pid += 1;
+        assert_eq!(session.let_go(&own, &hold).await.unwrap(), Released::WasNotHeld);
+        assert!(grip(&session, &claim()).await.is_none());
+        hold.pid -= 1;
+        assert_eq!(session.let_go(&own, &hold).await.unwrap(), Released::Done);
+        assert!(grip(&session, &claim()).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn a_file_system_of_other_hosts_is_refused_unless_forced() {
+        let temp = tempfile::tempdir().unwrap();
+        let on_nfs = |query: &str| {
+            let url = format!("file://{}/kilit{query}", temp.path().display());
+            FileSession::on(Some("NFS"), Config::new(url.parse().unwrap()).unwrap())
+        };
+        let error = on_nfs("").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused);
+        assert!(error.to_string().contains("NFS") && error.to_string().contains("force=true"), "{error}");
+        let forced = on_nfs("?force=true").unwrap();
+        assert!(forced.assurance.fit_for(kilit_core::Purpose::Correctness).is_err());
+        assert!(grip(&forced, &claim()).await.is_some());
     }
 
     #[tokio::test]

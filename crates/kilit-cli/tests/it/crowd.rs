@@ -1,6 +1,10 @@
 //! Many processes on one name, judged at the resource.
 
-use std::{env, process::Command, time::Duration};
+use std::{
+    env,
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use kilit_testbed::{Process, bins::testbed, overlap::Judge, process::Exit};
 
@@ -46,6 +50,8 @@ fn a_hand_over_between_processes_does_not_take_a_poll() {
         .arg(kilit)
         .arg(testbed())
         .arg(&log);
+    let begun = Instant::now();
     Process::run(xargs.env("KILIT_ENGINE", place.url()), SOON).expect_code(0);
+    assert!(begun.elapsed() < Duration::from_secs(2), "it took {:?}", begun.elapsed());
     assert_eq!(Judge::read(&log).expect_clean().visits, 8);
 }

@@ -1,6 +1,10 @@
 //! Every exit code.
 
-use std::fs;
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
+    process::Command,
+};
 
 use kilit_testbed::Process;
 
@@ -170,4 +174,27 @@ fn a_lock_that_is_lost_ends_the_command() {
     let exit = holder.wait(SOON).expect_code(79);
     assert!(exit.stderr.contains("unlinked or replaced"), "{}", exit.stderr);
     expect_no_family(&holder);
+}
+
+#[test]
+fn files_that_may_only_be_read_are_an_error_and_not_busy() {
+    let place = Place::new();
+    place.run(["run", "x", "--", "true"]).expect_code(0);
+    // In a user namespace where nobody is root, who may write to everything.
+    let plain = |args: &[&str]| {
+        let (kilit, mut unshare) = (place.kilit(args), Command::new("unshare"));
+        unshare.arg("--user").arg(kilit.get_program()).args(kilit.get_args());
+        Process::run(unshare.env("KILIT_ENGINE", place.url()), SOON)
+    };
+    plain(&["run", "-n", "x", "--", "true"]).expect_code(0);
+    let locks = place.path("locks/locks");
+    for (path, mode, name, finding) in
+        [(locks.join("x.lock"), 0o444, "x", "file-permissions"), (locks, 0o555, "new", "not-writable")]
+    {
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        let exit = plain(&["run", "-n", name, "--", "echo", "ran"]).expect_code(69);
+        assert!(exit.stderr.contains("Permission denied") && exit.stdout.is_empty(), "{}", exit.stderr);
+        assert!(plain(&["doctor", "--json"]).expect_code(1).stdout.contains(finding), "{finding}");
+        fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
+    }
 }

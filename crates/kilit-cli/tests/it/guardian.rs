@@ -73,6 +73,33 @@ fn the_guardian_is_killed() {
 }
 
 #[test]
+fn what_the_command_has_started_is_gone_before_the_lock_passes_on() {
+    // The command itself ends at the first signal; the other process heeds none and writes on.
+    let script = "\"$0\" beat --ignore-term --every 1 --id first \"$1\" & exec sleep 600";
+    let ends: [(fn(&Process) -> u32, Signal, i32); 3] = [
+        (Process::pid, Signal::KILL, 137),
+        (guardian_of, Signal::KILL, 79),
+        (Process::pid, Signal::TERM, 143),
+    ];
+    for (target, signal, code) in ends {
+        let place = Place::new();
+        let log = place.path("log");
+        let mut kilit = place.kilit(["run", "--grace", "200ms", "x", "--", "sh", "-c", script]);
+        let mut first = Process::spawn(kilit.arg(testbed()).arg(&log));
+        wait_until("it is at work", SOON, || Judge::read(&log).entries().len() > 1);
+        let mut next = next(&place, &log);
+        let family = first.family();
+        kill(target(&first), signal);
+        first.wait(SOON).expect_code(code);
+        next.wait(SOON).expect_code(0);
+        for pid in family {
+            wait_gone(pid, SOON);
+        }
+        judge(&log);
+    }
+}
+
+#[test]
 fn signals_do_not_harm_the_guardian() {
     let place = Place::new();
     let mut command = place.kilit(["run", "x", "--", "sh", "-c", "echo ready; read line; exit 5"]);

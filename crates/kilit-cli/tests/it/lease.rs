@@ -8,6 +8,7 @@ use kilit_testbed::{
     Process, Signal,
     bins::testbed,
     chaos::{ChaosProxy, Mode},
+    count::open_fds,
     fence_sqlite::Stock,
     overlap::Judge,
     ports::ClosedPort,
@@ -72,6 +73,13 @@ impl Scene {
         command.env("KILIT_ENGINE", Server::<LeaseServer>::url(self.server.addr())).args(["status", "x"]);
         Process::run(&mut command, SOON).code() == 0
     }
+
+    fn waiters(&self) -> Option<u64> {
+        let mut command = kilit_testlease();
+        command.env("KILIT_ENGINE", Server::<LeaseServer>::url(self.server.addr()));
+        let status = Process::run(command.args(["status", "--json", "x"]), SOON).stdout;
+        serde_json::from_str::<serde_json::Value>(&status).unwrap()["waiters"].as_u64()
+    }
 }
 
 fn kilit_testlease() -> Command {
@@ -98,6 +106,45 @@ fn a_holder_that_is_cut_off_has_its_command_dead_in_time() {
     assert!(holder.family().is_empty());
     ended(next);
     scene.judge();
+}
+
+#[test]
+fn a_command_that_ends_well_when_told_is_lost_all_the_same() {
+    let scene = Scene::new();
+    let mut command = scene.run(scene.link.addr(), &[]);
+    let script = "trap 'echo told; exit 0' TERM; echo ready; while :; do sleep 0.02; done";
+    let mut holder = Process::spawn(command.args(["sh", "-c", script]));
+    crate::place::wait_for_line(&mut holder, "ready");
+    scene.link.set(Mode::Blackhole);
+    let exit = holder.wait(SOON).expect_code(79);
+    assert_eq!(exit.stdout, "ready\ntold\n");
+}
+
+#[test]
+fn a_command_that_is_stopped_keeps_its_lock() {
+    let scene = Scene::new();
+    let url = Server::<LeaseServer>::url(scene.server.addr());
+    let run = |options: &[&str]| {
+        let mut command = kilit_testlease();
+        command
+            .env("KILIT_ENGINE", &url)
+            .args(["run", "--ttl", "2s"])
+            .args(options)
+            .args(["x", "--", "sh", "-c"]);
+        command
+    };
+    let mut holder = run(&[]);
+    let mut holder =
+        Process::spawn_with_stdin(holder.arg("echo ready; read line; exit 4"), std::process::Stdio::piped());
+    crate::place::wait_for_line(&mut holder, "ready");
+    let command = *holder.family().iter().find(|pid| is_shell(**pid)).expect("the command's shell");
+    holder.signal(Signal::TSTP);
+    wait_until_stopped(command);
+    // Longer than the lease: it is renewed all the while.
+    Process::run(run(&["--wait", "3s"]).arg("true"), SOON).expect_code(75);
+    holder.signal(Signal::CONT);
+    drop(holder.take_stdin());
+    holder.wait(SOON).expect_code(4);
 }
 
 #[test]
@@ -153,7 +200,8 @@ fn a_kilit_that_was_killed_takes_its_command_along() {
     kill(holder.pid(), Signal::KILL);
     holder.wait(SOON).expect_code(137);
     for pid in family {
-        wait_gone(pid, SOON);
+        // At once, and not when the lease is about to end.
+        wait_gone(pid, Duration::from_secs(2));
     }
     ended(next);
     scene.judge();
@@ -246,17 +294,23 @@ fn a_waiter_that_is_killed_leaves_nothing_that_outlives_its_ttl() {
     let scene = Scene::new();
     let holder = scene.beat();
     let mut waiter = scene.next();
-    let url = Server::<LeaseServer>::url(scene.server.addr());
-    let waiters = || {
-        let mut command = kilit_testlease();
-        command.env("KILIT_ENGINE", &url).args(["status", "--json", "x"]);
-        let status = Process::run(&mut command, SOON).stdout;
-        serde_json::from_str::<serde_json::Value>(&status).unwrap()["waiters"].as_u64()
-    };
-    wait_until("it stands in line", SOON, || waiters() == Some(1));
+    wait_until("it stands in line", SOON, || scene.waiters() == Some(1));
     waiter.kill().expect_code(137);
-    wait_until("its place is gone", SOON, || waiters() == Some(0));
+    wait_until("its place is gone", SOON, || scene.waiters() == Some(0));
     drop(holder);
+}
+
+#[test]
+fn tries_that_failed_leave_nothing_with_the_engine() {
+    let mut scene = Scene::new();
+    let _holder = scene.beat();
+    let server = scene.server.process().pid();
+    let before = open_fds(server);
+    for wait in [["0"; 40].as_slice(), &["500ms"; 3]].concat() {
+        Process::run(scene.run(scene.server.addr(), &["--wait", wait]).arg("true"), SOON).expect_code(75);
+        assert_eq!(scene.waiters(), Some(0), "at once, and not when its TTL has passed");
+    }
+    wait_until("connections are as before", SOON, || open_fds(server) <= before);
 }
 
 fn ended(mut process: Process) {

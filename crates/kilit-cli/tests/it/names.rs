@@ -1,6 +1,6 @@
 //! Names are bytes.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
 use kilit_testbed::Process;
 
@@ -42,6 +42,17 @@ const NAMES: &[&[u8]] = &[
     b"__kilit",
     b"plumless",
     b"buckeroo",
+    b"job-139467",
+    b"job-232812",
+    "\u{85}".as_bytes(),
+    "\u{e000}".as_bytes(),
+    "\u{fff0}".as_bytes(),
+    b"{",
+    b"}",
+    b"a}b",
+    b"zookeeper",
+    b"/zookeeper/x",
+    b"counter",
 ];
 
 fn name(bytes: &[u8]) -> Vec<u8> {
@@ -64,6 +75,8 @@ fn every_name_is_a_lock_of_its_own() {
         let busy =
             place.run([b"run", &arg[..], b"-n", b"--", b"true"].map(OsStr::from_bytes)).expect_code(75);
         assert!(!busy.stderr.trim_end().contains(char::is_control), "{}", busy.stderr);
+        let text = place.run([b"status", &arg[..]].map(OsStr::from_bytes)).expect_code(0).stdout;
+        assert!(text.lines().count() == 3 && !text.replace('\n', "").contains(char::is_control), "{text}");
         let exit = place.run([b"status", &arg[..], b"--json"].map(OsStr::from_bytes)).expect_code(0);
         let status: serde_json::Value = serde_json::from_str(&exit.stdout).unwrap();
         assert_eq!(status["name"].as_str(), std::str::from_utf8(name_bytes).ok());
@@ -106,4 +119,16 @@ fn a_dashed_name_triggers_no_option() {
     assert_eq!(exit.stdout, "--help\n");
     // Without `--name=` it is an option, and the name is missing.
     Process::run(&mut place.kilit(["run", "-n", "--", "true"]), SOON).expect_code(64);
+}
+
+#[test]
+fn a_name_that_is_the_hash_of_a_long_one_is_another_lock() {
+    let place = Place::new();
+    let long = "é".repeat(256);
+    let _holder = place.hold(&long);
+    let path = place.status(&long)["path"].as_str().unwrap().to_owned();
+    let stem = Path::new(&path).file_stem().unwrap().to_str().unwrap();
+    for name in [stem, stem.strip_prefix("%sha256-").expect("its file is called by a hash")] {
+        place.run(["run", "-n", name, "--", "true"]).expect_code(0);
+    }
 }

@@ -16,6 +16,24 @@ fn a_guard_is_dropped_outside_any_runtime() {
 }
 
 #[test]
+fn a_drop_waits_for_no_answer() {
+    let stage = Stage::new();
+    let guard =
+        blocking::Client::from(stage.client.clone()).mutex("a".parse().unwrap()).try_acquire().unwrap();
+    let owner = guard.owner();
+    stage.next();
+    let (_never, hangs) = hang();
+    stage.on_cancel([hangs]);
+    let (over, is_over) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop(guard);
+        over.send(()).unwrap();
+    });
+    assert_eq!(stage.next(), Asked::Cancel(owner));
+    is_over.recv_timeout(crate::script::SOON).expect("the drop is over, and the answer never comes");
+}
+
+#[test]
 fn a_guard_outlives_the_runtime_it_was_made_in() {
     let stage = Stage::new();
     let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -66,7 +66,7 @@ pub(crate) struct Stage {
 pub(crate) const TTL: Duration = Duration::from_secs(30);
 
 /// How long a test waits for something that shall happen.
-const SOON: Duration = Duration::from_secs(10);
+pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 impl Stage {
     pub(crate) fn new() -> Self {
