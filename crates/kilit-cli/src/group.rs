@@ -100,9 +100,12 @@ pub(crate) struct Process {
 impl Process {
     /// The process with this id, if there is one.
     pub(crate) fn find(pid: Pid) -> Option<Self> {
-        // pid (command) state parent group … and, as the 22nd field, the start.
         let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-        let stat = String::from_utf8_lossy(&stat);
+        Self::parse(pid, &String::from_utf8_lossy(&stat))
+    }
+
+    /// pid (command) state parent group … and, as the 20th field, the number of threads, as the 22nd, the start.
+    fn parse(pid: Pid, stat: &str) -> Option<Self> {
         let (head, tail) = stat.rsplit_once(") ")?;
         let fields: Vec<_> = tail.split(' ').collect();
         let id = |at: usize| Pid::from_raw(fields.get(at)?.parse().ok()?);
@@ -110,7 +113,8 @@ impl Process {
             pid,
             command: head.split_once('(')?.1.to_owned(),
             started: fields.get(19)?.parse().ok()?,
-            lives: !matches!(*fields.first()?, "Z" | "X"),
+            // One whose first thread has ended looks like a zombie while its other threads run.
+            lives: !matches!(*fields.first()?, "Z" | "X") || *fields.get(17)? != "1",
             parent: id(1),
             group: id(2),
         })
@@ -146,6 +150,16 @@ mod tests {
         assert!(me.lives && me.started > 0);
         assert_eq!(me.parent, rustix::process::getppid());
         assert_eq!(me.group, Some(rustix::process::getpgrp()));
+    }
+
+    #[test]
+    fn a_process_lives_as_long_as_any_of_its_threads() {
+        let stat = |state, threads| {
+            format!("7 (a) b) {state} 1 7 7 0 -1 4194316 0 0 0 0 0 0 0 0 20 0 {threads} 0 4711 0 0")
+        };
+        let process = |state, threads| Process::parse(getpid(), &stat(state, threads)).unwrap();
+        assert_eq!((process("S", 1).command.as_str(), process("S", 1).started), ("a) b", 4711));
+        assert!(process("S", 1).lives && process("Z", 2).lives && !process("Z", 1).lives);
     }
 
     #[test]
