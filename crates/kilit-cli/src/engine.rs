@@ -13,6 +13,9 @@ use crate::{
 /// Where the locks are unless something else is said.
 const DEFAULT: &str = "file:";
 
+/// What an engine that is there may take to answer, however short the wait: a wait bounds how long a lock is waited for.
+const ROUND_TRIP: Duration = Duration::from_millis(250);
+
 /// Between two tries to reach an engine.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -51,7 +54,7 @@ impl Choice {
 
     /// Opens it, and tries until `patience` has passed where trying again can help; zero is one try.
     pub(crate) async fn open_within(&self, patience: Duration) -> kilit::Result<Client> {
-        let until = Instant::now() + patience;
+        let until = Instant::now() + patience.max(ROUND_TRIP);
         loop {
             let opened = match patience {
                 Duration::ZERO => self.open().await,

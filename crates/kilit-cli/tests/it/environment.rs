@@ -80,7 +80,8 @@ fn options_after_the_dashes_are_the_commands() {
 #[test]
 fn the_command_leads_a_group_of_its_own() {
     let place = Place::new();
-    let exit = place.run(["run", "x", "--", "sh", "-c", "echo $$; cut -d' ' -f5 /proc/$$/stat"]).expect_code(0);
+    let exit =
+        place.run(["run", "x", "--", "sh", "-c", "echo $$; cut -d' ' -f5 /proc/$$/stat"]).expect_code(0);
     let ids: Vec<_> = exit.stdout.split_whitespace().collect();
     assert_eq!(ids[0], ids[1]);
 }

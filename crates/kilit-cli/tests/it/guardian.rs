@@ -76,12 +76,9 @@ fn the_guardian_is_killed() {
 fn what_the_command_has_started_is_gone_before_the_lock_passes_on() {
     // The command itself ends at the first signal; the other process heeds none and writes on.
     let script = "\"$0\" beat --ignore-term --every 1 --id first \"$1\" & exec sleep 600";
-    let ends: [(fn(&Process) -> u32, Signal, i32); 3] = [
-        (Process::pid, Signal::KILL, 137),
-        (guardian_of, Signal::KILL, 79),
-        (Process::pid, Signal::TERM, 143),
-    ];
-    for (target, signal, code) in ends {
+    for (of_the_guardian, signal, code) in
+        [(false, Signal::KILL, 137), (true, Signal::KILL, 79), (false, Signal::TERM, 143)]
+    {
         let place = Place::new();
         let log = place.path("log");
         let mut kilit = place.kilit(["run", "--grace", "200ms", "x", "--", "sh", "-c", script]);
@@ -89,7 +86,7 @@ fn what_the_command_has_started_is_gone_before_the_lock_passes_on() {
         wait_until("it is at work", SOON, || Judge::read(&log).entries().len() > 1);
         let mut next = next(&place, &log);
         let family = first.family();
-        kill(target(&first), signal);
+        kill(if of_the_guardian { guardian_of(&first) } else { first.pid() }, signal);
         first.wait(SOON).expect_code(code);
         next.wait(SOON).expect_code(0);
         for pid in family {

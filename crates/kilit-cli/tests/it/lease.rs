@@ -290,6 +290,21 @@ fn an_engine_that_nobody_answers_for_is_given_up_in_time() {
 }
 
 #[test]
+fn a_wait_shorter_than_a_round_trip_still_gets_a_free_lock() {
+    let scene = Scene::new();
+    for wait in ["0", "1ns", "100us"] {
+        let mut command = scene.run(scene.server.addr(), &["--wait", wait]);
+        Process::run(command.arg("true"), SOON).expect_code(0);
+    }
+    let holder = scene.beat();
+    for wait in ["0", "1ns", "100us"] {
+        let mut command = scene.run(scene.server.addr(), &["--wait", wait]);
+        Process::run(command.arg("true"), SOON).expect_code(75);
+    }
+    drop(holder);
+}
+
+#[test]
 fn a_waiter_that_is_killed_leaves_nothing_that_outlives_its_ttl() {
     let scene = Scene::new();
     let holder = scene.beat();
@@ -311,6 +326,22 @@ fn tries_that_failed_leave_nothing_with_the_engine() {
         assert_eq!(scene.waiters(), Some(0), "at once, and not when its TTL has passed");
     }
     wait_until("connections are as before", SOON, || open_fds(server) <= before);
+}
+
+#[test]
+fn a_hand_over_between_processes_does_not_take_a_poll() {
+    let scene = Scene::new();
+    let mut xargs = Command::new("sh");
+    xargs
+        .args(["-c", "seq 8 | xargs -P8 -I{} \"$0\" run x --wait 30s -- \"$1\" hold --id {} \"$2\" 20"])
+        .arg(kilit_testlease().get_program())
+        .arg(testbed())
+        .arg(scene.place.path("log"))
+        .env("KILIT_ENGINE", Server::<LeaseServer>::url(scene.server.addr()));
+    let begun = std::time::Instant::now();
+    Process::run(&mut xargs, SOON).expect_code(0);
+    assert!(begun.elapsed() < Duration::from_secs(2), "it took {:?}", begun.elapsed());
+    assert_eq!(Judge::read(&scene.place.path("log")).expect_clean().visits, 8);
 }
 
 fn ended(mut process: Process) {

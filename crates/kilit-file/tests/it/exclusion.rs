@@ -50,14 +50,14 @@ async fn shared_holders_exclude_exclusive_ones_only() {
 async fn nobody_overlaps_in_eight_processes() {
     let dir = Dir::new();
     let log = dir.path().with_file_name("log");
-    let role = format!("visit x {} 100", log.display());
+    let role = format!("visit x {} 1250", log.display());
     let mut visitors: Vec<_> = (0..8).map(|_| Helper::start(&dir, &role)).collect();
     for visitor in &mut visitors {
         visitor.0.wait(LONG * 3).expect_code(0);
     }
-    assert_eq!(Judge::read(&log).expect_clean().visits, 800);
+    assert_eq!(Judge::read(&log).expect_clean().visits, 10_000);
     assert_eq!(dir.places("x"), 0);
-    assert_eq!(dir.blocks(), 1, "one flush for all of them");
+    assert_eq!(dir.blocks(), 10, "a flush for each 1024");
 }
 
 #[tokio::test]
