@@ -163,9 +163,7 @@ impl Guard<'_> {
             .envs(env.iter().map(|(key, value)| (key, OsStr::from_bytes(value))))
             .process_group(0)
             .stdin(Stdio::from(stdin));
-        if foreground {
-            sys::take_foreground(&mut command);
-        }
+        sys::prepare(&mut command, foreground);
         let event = match command.spawn() {
             Ok(child) => {
                 let pid = Pid::from_child(&child);

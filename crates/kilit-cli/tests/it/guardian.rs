@@ -73,6 +73,20 @@ fn the_guardian_is_killed() {
 }
 
 #[test]
+fn the_command_ends_even_with_kilit_and_the_guardian_together() {
+    let place = Place::new();
+    let mut kilit = place.hold("x");
+    let (family, guardian) = (kilit.family(), guardian_of(&kilit));
+    // Neither can do anything about the other's end.
+    kilit.stop();
+    kill(guardian, Signal::KILL);
+    kilit.kill().expect_code(137);
+    for pid in family {
+        wait_gone(pid, SOON);
+    }
+}
+
+#[test]
 fn what_the_command_has_started_is_gone_before_the_lock_passes_on() {
     // The command itself ends at the first signal; the other process heeds none and writes on.
     let script = "\"$0\" beat --ignore-term --every 1 --id first \"$1\" & exec sleep 600";
