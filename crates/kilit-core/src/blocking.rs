@@ -4,7 +4,10 @@ use std::{ops::Deref, time::Duration};
 
 use pollster::block_on;
 
-use crate::{Descriptor, EngineUrl, Error, FencingToken, Hold, LockName, Result, Terms};
+use crate::{
+    Descriptor, EngineUrl, Error, Evicted, FencingToken, Finding, Hold, LockName, LockStatus, Result, Target,
+    Terms,
+};
 
 /// As [`crate::Client`].
 #[derive(Clone, Debug)]
@@ -22,6 +25,35 @@ impl Client {
     /// As [`crate::Client::mutex`].
     pub fn mutex(&self, name: LockName) -> Mutex {
         Mutex(self.0.mutex(name))
+    }
+
+    /// As [`crate::Client::shared`].
+    pub fn shared(&self, name: LockName) -> Shared {
+        Shared(self.0.shared(name))
+    }
+
+    /// As [`crate::Client::inspect`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn inspect(&self, name: Option<&LockName>) -> Result<Vec<LockStatus>> {
+        block_on(self.0.inspect(name))
+    }
+
+    /// As [`crate::Client::evict`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn evict(&self, name: &LockName, target: Target, force: bool) -> Result<Evicted> {
+        block_on(self.0.evict(name, target, force))
+    }
+
+    /// As [`crate::Client::diagnose`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn diagnose(&self) -> Result<Vec<Finding>> {
+        block_on(self.0.diagnose())
     }
 
     /// As [`crate::Client::shutdown`].
@@ -85,6 +117,44 @@ impl Mutex {
     }
 }
 
+/// As [`crate::Shared`].
+#[derive(Clone, Debug)]
+pub struct Shared(crate::Shared);
+
+impl Shared {
+    /// As [`crate::Shared::with`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with(self, terms: Terms) -> Result<Self> {
+        self.0.with(terms).map(Self)
+    }
+
+    /// As [`crate::Shared::try_acquire`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_acquire(&self) -> Result<SharedGuard> {
+        block_on(self.0.try_acquire()).map(SharedGuard)
+    }
+
+    /// As [`crate::Shared::acquire_within`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn acquire_within(&self, patience: Duration) -> Result<SharedGuard> {
+        block_on(self.0.acquire_within(patience)).map(SharedGuard)
+    }
+
+    /// As [`crate::Shared::acquire`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn acquire(&self) -> Result<SharedGuard> {
+        block_on(self.0.acquire()).map(SharedGuard)
+    }
+}
+
 /// As [`crate::Guard`]. There is no `run`: ask [`Hold::check`] between the steps of the work.
 #[must_use = "the lock is released as soon as its guard is dropped"]
 #[derive(Debug)]
@@ -106,6 +176,29 @@ impl Guard {
 }
 
 impl Deref for Guard {
+    type Target = Hold;
+
+    fn deref(&self) -> &Hold {
+        &self.0
+    }
+}
+
+/// As [`crate::SharedGuard`].
+#[must_use = "the lock is released as soon as its guard is dropped"]
+#[derive(Debug)]
+pub struct SharedGuard(crate::SharedGuard);
+
+impl SharedGuard {
+    /// As [`Hold::release`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn release(self) -> Result<()> {
+        block_on(self.0.release())
+    }
+}
+
+impl Deref for SharedGuard {
     type Target = Hold;
 
     fn deref(&self) -> &Hold {

@@ -130,6 +130,8 @@ pub enum Renewal {
     Kept(Option<Moment>),
     /// No longer held, and why.
     Gone(LossReason),
+    /// It could not be found out this time; it is asked again while there is time.
+    Unanswered,
 }
 
 /// An engine's answer to a release.

@@ -127,6 +127,9 @@ impl FromStr for EngineUrl {
     /// Bad URLs are named without their text, which may hold a password.
     fn from_str(text: &str) -> Result<Self> {
         let bad = |why: &str| Error::invalid(format!("the engine URL {why}"));
+        if text.contains('#') {
+            return Err(bad("has a `#`, which would cut it off elsewhere; write %23"));
+        }
         let (scheme, rest) = text.split_once(':').ok_or_else(|| bad("has no scheme, as in `file:///dir`"))?;
         if scheme.is_empty()
             || !scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
@@ -143,6 +146,13 @@ impl FromStr for EngineUrl {
             None => (None, authority),
         };
         let decode = |text: &str, what: &str| {
+            let escapes = text
+                .split('%')
+                .skip(1)
+                .all(|rest| rest.len() >= 2 && rest.bytes().take(2).all(|digit| digit.is_ascii_hexdigit()));
+            if !escapes {
+                return Err(bad(&format!("has a `%` in its {what} that begins no escape; write %25")));
+            }
             let decoded = percent_decode_str(text).decode_utf8();
             decoded.map(|text| text.into_owned()).map_err(|_| bad(&format!("has a {what} that is not UTF-8")))
         };
@@ -214,6 +224,14 @@ mod tests {
     }
 
     #[test]
+    fn a_slip_of_the_pen_is_no_other_directory() {
+        for bad in ["file:///d#x", "file:///tmp/%zz", "file:///tmp/%", "file:///d?check=1s#"] {
+            bad.parse::<EngineUrl>().unwrap_err();
+        }
+        assert_eq!("file:///d%23x%25".parse::<EngineUrl>().unwrap().path(), "/d#x%");
+    }
+
+    #[test]
     fn unknown_settings_list_the_known_ones() {
         let mut url: EngineUrl = "file:///d?chek=1s".parse().unwrap();
         url.take("check");
@@ -233,6 +251,9 @@ mod tests {
             "e://u:s3cret@h?x",
             "e://h?a=1&a=2",
             "e://h/%ff",
+            "e://u:s3cret@h/#x",
+            "e://u:s3cret@h/%zz",
+            "e://u:s3%cret@h",
         ] {
             match bad.parse::<EngineUrl>() {
                 Ok(url) => assert!(!url.to_string().contains("s3cret")),

@@ -3,11 +3,12 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use kilit_core::{
-    Claim, Error, ErrorKind, FencingToken, LockName, MAX_LOCK_DELAY, Mode, Moment, Result, TokenValue,
+    Claim, FencingToken, LockName, MAX_LOCK_DELAY, Mode, Moment, Result, TokenValue,
     family::{Gripped, Session},
 };
 
 use crate::{
+    aside::aside,
     counter,
     engine::{FileSession, Hold},
     failure::{failed, incompatible},
@@ -241,8 +242,7 @@ impl<'a> Attempt<'a> {
 
     async fn draw(&self, last: Position) -> Result<Position> {
         let path = self.session.layout.counter.clone();
-        let drawn = tokio::task::spawn_blocking(move || counter::draw(&path, last)).await;
-        drawn.unwrap_or_else(|_| Err(Error::new(ErrorKind::Closed, "the client is being shut down")))
+        aside("draw a block of tokens", move || counter::draw(&path, last)).await?
     }
 
     /// Writes down who holds it exclusively, and under which token.

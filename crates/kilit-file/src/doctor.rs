@@ -6,10 +6,11 @@ use std::{
     path::Path,
 };
 
-use kilit_core::{Error, ErrorKind, Finding, Level, Result};
+use kilit_core::{Finding, Level, Result};
 use rustix::fs::{Access, StatVfsMountFlags, access, statfs, statvfs};
 
 use crate::{
+    aside::aside,
     counter,
     engine::FileSession,
     failure::failed,
@@ -53,7 +54,7 @@ fn existing(dir: &Path) -> &Path {
 /// As [`Session::diagnose`](kilit_core::family::Session::diagnose). Changes nothing.
 pub(crate) async fn diagnose(session: &FileSession) -> Result<Vec<Finding>> {
     let layout = session.layout.clone();
-    let done = tokio::task::spawn_blocking(move || {
+    aside("look through the directory", move || {
         let mut findings = Findings(vec![]);
         findings.file_system(&layout.dir);
         findings.inotify();
@@ -68,8 +69,8 @@ pub(crate) async fn diagnose(session: &FileSession) -> Result<Vec<Finding>> {
                 .info("directory-missing", format!("{} is made by the first claim", layout.dir.display()));
         }
         Ok(findings.0)
-    });
-    done.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Closed, "the client is being shut down")))
+    })
+    .await?
 }
 
 struct Findings(Vec<Finding>);

@@ -12,7 +12,7 @@ use std::{
 
 use kilit_core::{
     Assurance, BoxFuture, Claim, Clock, Engine, EngineUrl, Error, ErrorKind, Evicted, Finding, LockName,
-    LockStatus, LossReason, Mode, Released, Renewal, Result, Target, TokenSource,
+    LockStatus, LossReason, Mode, Released, Renewal, Result, Retry, Target, TokenSource,
     family::{Gripped, Session, SessionEngine},
 };
 
@@ -143,10 +143,16 @@ impl Session for FileSession {
             _ => {}
         }
         let deadline = self.clock.now() + patience;
-        self.clock
-            .timeout_at(deadline, Box::pin(wait::in_line(self, claim, &attempt, file)))
-            .await
-            .transpose()
+        let waited =
+            self.clock.timeout_at(deadline, Box::pin(wait::in_line(self, claim, &attempt, file))).await;
+        match waited.transpose() {
+            // The engine was there a moment ago: the caller tries again, and hears of it if it lasts.
+            Err(error) if error.retry() != Retry::Never => {
+                tracing::warn!(name = %claim.name, %error, "waiting was cut short; trying again");
+                Ok(None)
+            }
+            waited => waited,
+        }
     }
 
     async fn alive(&self, _: &Claim, hold: &Hold) -> Result<Renewal> {

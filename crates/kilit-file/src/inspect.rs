@@ -14,7 +14,7 @@ use crate::{
     kernel::{Flock, Table},
     layout::Layout,
     line::Line,
-    lock_file::{Inode, LockFile},
+    lock_file::{Inode, LockFile, read_record},
     record::{Card, MAX_LEN, Parsed, Record, State, parse},
 };
 
@@ -105,8 +105,8 @@ impl Look<'_> {
         if flocks.is_empty() && queue.is_empty() {
             return Ok(None);
         }
-        let bytes = fs::read(path).map_err(failed("read", path))?;
-        let record = match parse(&bytes[..bytes.len().min(MAX_LEN)]) {
+        let mut buffer = [0; MAX_LEN];
+        let record = match parse(read_record(path, &mut buffer).map_err(failed("read", path))?) {
             Parsed::Record(record) => Some(record),
             _ => None,
         };

@@ -91,6 +91,11 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     }
 }
 
+/// Opens a file to read it, without waiting for the other end of a pipe.
+pub(crate) fn open_to_look(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)
+}
+
 /// Makes a new file with the permissions of its directory.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     let mode = mode_of_parent(path)? & 0o666;

@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod aside;
 mod attempt;
 mod config;
 mod counter;

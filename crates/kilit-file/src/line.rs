@@ -15,7 +15,7 @@ use kilit_core::{LockName, Mode};
 
 use crate::{
     layout,
-    lock_file::{Inode, LockFile, try_lock},
+    lock_file::{Inode, LockFile, read_record, try_lock},
     record::{Card, MAX_LEN, Parsed, Position, Record, State, parse},
 };
 
@@ -124,7 +124,10 @@ impl Line {
             let entry = entry?;
             match entry.file_name().to_str() {
                 Some(seat) if seat.starts_with(SEAT) => entries.seats.push(entry.path()),
-                Some(number) => entries.waiting.extend(number.parse::<u64>().ok()),
+                // A number that no line has ever come to is nobody's, and would leave none for the next.
+                Some(number) => {
+                    entries.waiting.extend(number.parse::<u64>().ok().filter(|n| *n < u64::MAX >> 1));
+                }
                 None => {}
             }
         }
@@ -144,7 +147,7 @@ impl Line {
 
     /// Whether the owner of a place lives. A dead one is removed, unless `keep`.
     pub(crate) fn look_at(&self, path: &Path, keep: bool) -> io::Result<bool> {
-        let file = match File::open(path) {
+        let file = match layout::open_to_look(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             opened => opened?,
         };
@@ -187,11 +190,12 @@ impl Line {
 
     /// Calls `read` with what the owner of a place or seat has written; `None` when there is nothing (yet).
     pub(crate) fn read<T>(&self, path: &Path, read: impl FnOnce(&Record<'_>) -> T) -> io::Result<Option<T>> {
-        let bytes = match fs::read(path) {
+        let mut buffer = [0; MAX_LEN];
+        let bytes = match read_record(path, &mut buffer) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             bytes => bytes?,
         };
-        match parse(&bytes[..bytes.len().min(MAX_LEN)]) {
+        match parse(bytes) {
             Parsed::Record(record) => Ok(Some(read(&record))),
             _ => Ok(None),
         }
@@ -253,4 +257,31 @@ fn remove_dead(file: &File, path: &Path) -> io::Result<()> {
         fs::remove_file(path)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line() -> (tempfile::TempDir, Line) {
+        let temp = tempfile::tempdir().unwrap();
+        let line = Line::new(temp.path().to_owned());
+        (temp, line)
+    }
+
+    #[test]
+    fn no_more_than_a_record_is_read() {
+        let (_temp, line) = line();
+        File::create(line.place_path(1)).unwrap().set_len(1 << 40).unwrap();
+        assert!(line.read(&line.place_path(1), |_| ()).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_pipe_is_looked_at_without_waiting_for_its_other_end() {
+        let (_temp, line) = line();
+        let path = line.place_path(1);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        assert!(!line.look_at(&path, true).unwrap());
+        assert!(line.read(&path, |_| ()).unwrap().is_none());
+    }
 }

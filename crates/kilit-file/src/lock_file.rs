@@ -199,6 +199,12 @@ impl LockFile {
     }
 }
 
+/// What a record may have of a file, which may be of any length.
+pub(crate) fn read_record<'b>(path: &Path, buffer: &'b mut [u8; record::MAX_LEN]) -> io::Result<&'b [u8]> {
+    let len = io::Read::read(&mut layout::open_to_look(path)?, buffer)?;
+    Ok(&buffer[..len])
+}
+
 /// Locks `file`; `false` when another has it, and only then.
 pub(crate) fn try_lock(file: &File, mode: Mode) -> io::Result<bool> {
     loop {

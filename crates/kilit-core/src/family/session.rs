@@ -124,7 +124,11 @@ impl<S: Session> SessionEngine<S> {
         let mut answers = Vec::with_capacity(claims.len());
         for claim in claims {
             answers.push(match self.hold_of(claim.owner) {
-                Some(hold) => self.session.alive(claim, &hold).await?,
+                // One hold that cannot be looked at keeps no other from being told of its loss.
+                Some(hold) => self.session.alive(claim, &hold).await.unwrap_or_else(|error| {
+                    tracing::warn!(engine = self.assurance().engine, name = %claim.name, %error, "a hold cannot be looked at");
+                    Renewal::Unanswered
+                }),
                 None => Renewal::Gone(LossReason::Ended),
             });
         }

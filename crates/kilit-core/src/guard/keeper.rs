@@ -370,7 +370,7 @@ impl Keeper {
                     entry.renew_at = self.next_renewal(claim, entry.signal.deadline(), now);
                 }
                 Some(Renewal::Gone(reason)) => entry.signal.lose(reason, now),
-                None => {
+                Some(Renewal::Unanswered) | None => {
                     if entry.signal.deadline() != Moment::FAR {
                         entry.signal.put_at_risk(Moment::FAR);
                     }

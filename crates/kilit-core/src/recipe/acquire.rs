@@ -104,8 +104,9 @@ impl Pending<'_> {
                 Ok(Answer::Granted(grant)) => return Ok(grant),
                 Ok(Answer::Waiting { try_after, .. }) => {
                     contacted = true;
-                    delays = retry_delays(Duration::from_millis(500));
-                    (Error::new(busy_or_late(patience), self.refusal(patience)), try_after)
+                    // An engine that gives way before patience has ended is not asked in a loop.
+                    let pause = try_after.max(delays.next().unwrap_or_default());
+                    (busy_or_late(patience), pause)
                 }
                 // Outages are ridden out: the claim is idempotent by its owner.
                 Err(error) if error.retry() != Retry::Never => (error, delays.next().unwrap_or_default()),
@@ -117,14 +118,6 @@ impl Pending<'_> {
                 return Err(result);
             }
             clock.sleep_until(next).await;
-        }
-    }
-
-    fn refusal(&self, patience: Patience) -> String {
-        match patience {
-            Patience::OneTry => "held by another; one try was made".to_owned(),
-            Patience::For(time) => format!("held by another for all of {time:?}"),
-            Patience::Forever => "held by another".to_owned(),
         }
     }
 
@@ -160,9 +153,9 @@ fn no_answer() -> Error {
         .with_effect(Effect::Unknown)
 }
 
-fn busy_or_late(patience: Patience) -> ErrorKind {
+fn busy_or_late(patience: Patience) -> Error {
     match patience {
-        Patience::OneTry => ErrorKind::Busy,
-        _ => ErrorKind::TimedOut,
+        Patience::OneTry => Error::new(ErrorKind::Busy, "held by another; one try was made"),
+        _ => Error::new(ErrorKind::TimedOut, "held by another until the wait was over"),
     }
 }

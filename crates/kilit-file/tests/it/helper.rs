@@ -95,7 +95,9 @@ fn helper() {
             let reason = loop {
                 match renew(&*engine, &claim).await {
                     Renewal::Gone(reason) => break reason,
-                    Renewal::Kept(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+                    Renewal::Kept(_) | Renewal::Unanswered => {
+                        tokio::time::sleep(Duration::from_millis(100)).await
+                    }
                 }
             };
             say(&format!("lost {reason:?}"));
