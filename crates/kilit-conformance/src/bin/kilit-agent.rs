@@ -195,7 +195,7 @@ fn wait(lock: &Lock) -> Result<()> {
 }
 
 fn shows_a_waiter(client: &blocking::Client, name: &LockName) -> Result<bool> {
-    let all = block_on(client.inspect(Some(name)))??;
+    let all = client.inspect(Some(name))?;
     Ok(all.iter().any(|status| status.queue.as_ref().is_some_and(|queue| !queue.is_empty())))
 }
 

@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use kilit_core::{ErrorKind, LossReason, blocking};
+use kilit_core::{ErrorKind, Evicted, LossReason, OwnerId, Target, Terms, blocking};
 
 use crate::Subject;
 
@@ -18,7 +18,11 @@ pub async fn has_the_same_answers(subject: &Subject) {
         assert_eq!(late.expect_err("it is held").kind(), ErrorKind::TimedOut);
         guard.check().expect("it is held");
         assert_eq!(guard.token().is_some(), client.assurance().token > kilit_core::TokenStrength::None);
+        look_around(&client, &guard);
         guard.release().expect("it was held");
+        if client.assurance().modes.shared {
+            share(&client, &mutex);
+        }
         drop(mutex.acquire_within(Duration::from_secs(10)).expect("it is free"));
         let guard = mutex.acquire().expect("a drop frees it");
         client.shutdown().expect("every release was answered");
@@ -27,6 +31,30 @@ pub async fn has_the_same_answers(subject: &Subject) {
     });
     checks.join().expect("the thread is well");
     subject.expect_nothing_left("blocking").await;
+}
+
+/// What an operator asks, while `guard` holds.
+fn look_around(client: &blocking::Client, guard: &blocking::Guard) {
+    let status = client.inspect(Some(guard.name())).expect("the engine is well").remove(0);
+    assert_eq!(status.holders[0].owner, Some(guard.owner().to_string()));
+    let nobody = Target::Owner(OwnerId::random().to_string());
+    assert_eq!(client.evict(guard.name(), nobody, false).expect("the engine is well"), Evicted::NoSuchHold);
+    client.diagnose().expect("the engine is well");
+    guard.check().expect("looking ends nothing");
+}
+
+fn share(client: &blocking::Client, mutex: &blocking::Mutex) {
+    let shared = client.shared("blocking".parse().expect("a name")).with(Terms::default()).expect("in range");
+    let guards = [
+        shared.try_acquire().expect("it is free"),
+        shared.acquire_within(Duration::from_secs(10)).expect("it can be shared"),
+        shared.acquire().expect("it can be shared"),
+    ];
+    assert_eq!(mutex.try_acquire().expect_err("it is shared").kind(), ErrorKind::Busy);
+    for guard in guards {
+        guard.check().expect("it is held");
+        guard.release().expect("it was held");
+    }
 }
 
 /// It blocks its thread there, and the lock passes between both faces.
