@@ -3,7 +3,7 @@
 use std::{ffi::OsString, num::NonZeroU8, os::unix::ffi::OsStrExt, str::FromStr, time::Duration};
 
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
-use kilit::{LockName, Purpose, Share};
+use kilit::{LockName, MAX_LOCK_DELAY, Purpose, Share, TTL_RANGE, TokenValue};
 
 const EXIT_CODES: &str = "\
 Exit status of `kilit run`: the command's own, or 128 + N when signal N ended it, or
@@ -16,7 +16,40 @@ Exit status of `kilit run`: the command's own, or 128 + N when signal N ended it
 
 The other commands use the same codes where they apply. `status NAME` exits
 with 0 when the lock is held and 1 when it is free, `break` with 1 when there
-is no such hold, `doctor` with 1 when it finds a danger.";
+is no such hold, `doctor` with 1 when it finds a danger. A result that cannot
+be written is 69 everywhere, unless its reader went away, as `head` does.";
+
+const STATUS_HELP: &str = "\
+--json prints one object for NAME: name, engine, held, mode, holders, waiters, queue, capacity; without NAME it prints \
+{\"engine\": …, \"locks\": [that object, …]}, sorted by name, with only the locks that somebody holds or waits for. \
+Without --json, a name is written as a shell takes it.
+
+Exit status:
+   0  NAME is held; or no NAME was given
+   1  NAME is free
+  64  wrong usage
+  69  the engine could not be reached, or refused us; or the result could not be written";
+
+const BREAK_HELP: &str = "\
+The holder is asked to stop and has one notice bound (`kilit engines` prints it) to do so; then its hold is removed. \
+Where that needs more, it is refused and named, and --force does it all the same: other holds on the same connection \
+end with it, or the process that holds the lock is killed, a `kilit run` together with its command.
+
+Exit status:
+   0  the hold was ended
+   1  there is no such hold
+  64  wrong usage
+  69  it cannot be done on this engine, or only with --force; or the engine could not be reached";
+
+const DOCTOR_HELP: &str = "\
+Each finding has an id, a level (info, warn or danger), a text, and what to do about it. --json prints \
+{\"findings\": [{\"id\", \"level\", \"text\", \"fix\"}, …]}. Nothing is changed.
+
+Exit status:
+   0  no danger was found
+   1  a danger was found
+  64  wrong usage
+  69  the engine could not be reached, or refused us; or the result could not be written";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,15 +60,21 @@ Examples:
   kilit break backup --token 42            end that one hold";
 
 const RUN_HELP: &str = "\
-The command has in its environment: KILIT_NAME; KILIT_TOKEN (decimal) and KILIT_TOKEN_SOURCE, absent where the engine \
-has no tokens; KILIT_TTL_MS. Show the token to the resource with every write: only a resource that compares tokens \
-is safe from a holder that was stopped for too long.
+The command has in its environment: KILIT_NAME; KILIT_TTL_MS; KILIT_TOKEN (decimal) and KILIT_TOKEN_SOURCE, both \
+absent under --shared and where the engine has no tokens. Show the token to the resource with every write: only a \
+resource that compares tokens is safe from a holder that was stopped for too long.
+
+A lock is not re-entrant: a command that runs `kilit run` on its own NAME waits for itself, for ever without --wait.
 
 The command leads a process group of its own. INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT reach the group \
 once each; a second TERM or INT, or the end of --grace after a first, becomes KILL. When the command ends by itself, \
 the lock is released at once, and members of its group that live on are named. When kilit ends it, the whole group is \
 gone before the lock is released. If kilit itself is killed, a guardian process kills the group first and lets go of \
-the lock after. Processes that left the group (setsid) are not covered: only a fence covers those.
+the lock after.
+
+Not covered by the guardian, and only by a fence: processes that left the group (setsid; also a nested `kilit run`, \
+whose own guardian ends its command a moment later); and kilit and its guardian killed or stopped together, as \
+`pkill -9 kilit` does, which hits both.
 
 When the engine does not answer in time, the command gets TERM, then KILL, and is dead before the engine can give the \
 lock to another. When the engine itself ended the hold (a break, a deleted key), the command is killed within the \
@@ -74,13 +113,11 @@ pub(crate) enum Command {
     /// Look at the engine's settings and say what endangers locks there
     Doctor(Doctor),
     /// Print shell completions
-    #[command(hide = true)]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
     /// Print the man page
-    #[command(hide = true)]
     Man,
     /// Watch over the command of a `kilit run`
     #[command(hide = true)]
@@ -108,7 +145,7 @@ pub(crate) struct Run {
     pub(crate) no_wait: bool,
 
     /// How long the lock outlives a holder that has vanished, on engines with leases: 100ms to 7d
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = kilit::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = ttl)]
     pub(crate) ttl: Duration,
 
     /// Between TERM and KILL, when the lock is lost or kilit is told to end [default: 3s, or a tenth of the TTL if that
@@ -120,7 +157,7 @@ pub(crate) struct Run {
     #[arg(long, conflicts_with = "permits")]
     pub(crate) shared: bool,
 
-    /// Hold N of TOTAL permits
+    /// Hold N of TOTAL permits: not on any engine yet
     #[arg(long, value_name = "N/TOTAL", value_parser = permits)]
     pub(crate) permits: Option<Share>,
 
@@ -129,11 +166,11 @@ pub(crate) struct Run {
     pub(crate) purpose: PurposeArg,
 
     /// Stop renewing after this time: the hold ends one TTL later at most, and the command with it
-    #[arg(long, value_name = "DURATION", value_parser = kilit::duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = max_hold)]
     pub(crate) max_hold: Option<Duration>,
 
-    /// How much longer the lock stays closed after a holder that vanished
-    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = kilit::duration::parse)]
+    /// How much longer the lock stays closed after a holder that vanished: 0 to 1h
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = lock_delay)]
     pub(crate) lock_delay: Duration,
 
     /// What `status` shows about this holder [default: host/pid]
@@ -154,6 +191,7 @@ fn run_help() -> String {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = STATUS_HELP)]
 pub(crate) struct Status {
     #[command(flatten)]
     pub(crate) name: Name,
@@ -167,7 +205,7 @@ pub(crate) struct Status {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(group = one_name(), group = ArgGroup::new("target").required(true))]
+#[command(group = one_name(), group = ArgGroup::new("target").required(true), after_long_help = BREAK_HELP)]
 pub(crate) struct Break {
     #[command(flatten)]
     pub(crate) name: Name,
@@ -177,7 +215,7 @@ pub(crate) struct Break {
 
     /// The token of the hold to end, as `status` prints it
     #[arg(long, value_name = "N", group = "target")]
-    pub(crate) token: Option<String>,
+    pub(crate) token: Option<TokenValue>,
 
     /// The owner of the hold to end, where it has no token
     #[arg(long, value_name = "ID", group = "target")]
@@ -200,6 +238,7 @@ pub(crate) struct Engines {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = DOCTOR_HELP)]
 pub(crate) struct Doctor {
     #[command(flatten)]
     pub(crate) engine: Engine,
@@ -212,7 +251,11 @@ pub(crate) struct Doctor {
 /// Which engine.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Engine {
-    /// The engine's URL; `kilit engines` lists the forms [default: `file:` in a directory of the user's state]
+    /// The engine's URL; `kilit engines` lists the forms [default: `file:`, in a directory of this user]
+    ///
+    /// `file:` alone is a directory of the user: $XDG_STATE_HOME/kilit where that is set, else /var/lib/kilit for root
+    /// and ~/.local/state/kilit for others. Different users or environments (sudo, cron) do not exclude each other.
+    /// For jobs of several users, name one directory: `--engine file:///var/lib/shop-locks`.
     #[arg(long = "engine", value_name = "URL", env = "KILIT_ENGINE", hide_env_values = true)]
     pub(crate) url: Option<String>,
 }
@@ -300,6 +343,22 @@ impl From<PurposeArg> for Purpose {
             PurposeArg::Correctness => Self::Correctness,
         }
     }
+}
+
+fn ttl(text: &str) -> Result<Duration, String> {
+    let ttl = kilit::duration::parse(text)?;
+    TTL_RANGE.contains(&ttl).then_some(ttl).ok_or_else(|| "it is outside 100ms to 7d".to_owned())
+}
+
+fn lock_delay(text: &str) -> Result<Duration, String> {
+    let delay = kilit::duration::parse(text)?;
+    (delay <= MAX_LOCK_DELAY).then_some(delay).ok_or_else(|| "it is outside 0 to 1h".to_owned())
+}
+
+fn max_hold(text: &str) -> Result<Duration, String> {
+    let longest = kilit::duration::parse(text)?;
+    let some = (!longest.is_zero()).then_some(longest);
+    some.ok_or_else(|| "0 holds nothing; leave it out for no limit".to_owned())
 }
 
 fn own_exit(text: &str) -> Result<NonZeroU8, String> {

@@ -1,6 +1,6 @@
 //! Which engine, and whether it is fit for a command.
 
-use std::time::Duration;
+use std::{env, time::Duration};
 
 use kilit::{Client, Descriptor, EngineUrl, Error, ErrorKind, Exclusion, Retry};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::{
     args,
     failure::{Failure, Result},
+    output::json::escape,
 };
 
 /// Where the locks are unless something else is said.
@@ -24,15 +25,31 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Choice {
     pub(crate) descriptor: &'static Descriptor,
     pub(crate) url: EngineUrl,
+    /// Whether `KILIT_ENGINE` named it: a mistake there is not on the command line.
+    by_environment: bool,
 }
 
 impl Choice {
     /// What was typed, or the default.
     pub(crate) fn new(engine: &args::Engine) -> Result<Self> {
         let text = engine.url.as_deref().filter(|text| !text.is_empty()).unwrap_or(DEFAULT);
-        let url: EngineUrl = text.parse()?;
-        let descriptor = kilit::descriptor(&url)?;
-        Ok(Self { descriptor, url })
+        let by_environment = env::var_os("KILIT_ENGINE").is_some_and(|set| set == text);
+        let named = text.parse().and_then(|url| Ok((kilit::descriptor(&url)?, url)));
+        let (descriptor, url) = named.map_err(|error| blame(error, by_environment))?;
+        Ok(Self { descriptor, url, by_environment })
+    }
+
+    /// Where its locks are, for people.
+    pub(crate) fn place(&self) -> String {
+        match (self.url.scheme(), self.url.path()) {
+            ("file", "") => {
+                "in `file:`, which is a directory of this user alone; other users have their own, \
+                             and `--engine file:///dir` names one for all"
+                    .to_owned()
+            }
+            ("file", dir) => format!("in {}", escape(dir)),
+            _ => format!("at {}", self.url),
+        }
     }
 
     /// Refuses an engine that excludes nobody outside of this process.
@@ -48,17 +65,22 @@ impl Choice {
     }
 
     /// Opens it, in one try.
-    pub(crate) async fn open(&self) -> kilit::Result<Client> {
-        Client::open(self.descriptor, self.url.clone()).await
+    pub(crate) async fn open(&self) -> Result<Client> {
+        self.open_within(Duration::ZERO).await
     }
 
     /// Opens it, and tries until `patience` has passed where trying again can help; zero is one try.
-    pub(crate) async fn open_within(&self, patience: Duration) -> kilit::Result<Client> {
+    pub(crate) async fn open_within(&self, patience: Duration) -> Result<Client> {
+        self.try_until(patience).await.map_err(|error| blame(error, self.by_environment))
+    }
+
+    async fn try_until(&self, patience: Duration) -> kilit::Result<Client> {
         let until = Instant::now() + patience.max(ROUND_TRIP);
         loop {
+            let open = Client::open(self.descriptor, self.url.clone());
             let opened = match patience {
-                Duration::ZERO => self.open().await,
-                _ => timeout_at(until, self.open()).await.unwrap_or_else(|_| {
+                Duration::ZERO => open.await,
+                _ => timeout_at(until, open).await.unwrap_or_else(|_| {
                     let text = format!("not reached within {patience:?}");
                     Err(Error::new(ErrorKind::Unreachable, text).on_engine(self.descriptor.scheme))
                 }),
@@ -70,6 +92,16 @@ impl Choice {
                 opened => return opened,
             }
         }
+    }
+}
+
+/// Says where a wrong URL came from.
+fn blame(error: Error, by_environment: bool) -> Failure {
+    match error.kind() {
+        ErrorKind::Invalid | ErrorKind::Unsupported if by_environment => {
+            Failure { text: format!("KILIT_ENGINE: {error}"), ..Failure::from(error) }
+        }
+        _ => error.into(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::{fmt, io};
 
 use kilit::Error;
 
-use crate::exit_code::ExitCode;
+use crate::{exit_code::ExitCode, output::argument};
 
 /// `Result` of a command.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -34,7 +34,11 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self::new(ExitCode::from(&error), error.to_string())
+        let mut text = error.to_string();
+        if let Some(name) = error.lock().filter(|_| error.is_held_by_another()) {
+            text += &format!("; `kilit status {}` on the same engine says by whom", argument(name));
+        }
+        Self::new(ExitCode::from(&error), text)
     }
 }
 

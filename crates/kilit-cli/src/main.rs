@@ -13,46 +13,26 @@ mod output;
 mod signals;
 mod sys;
 mod terminal;
+mod usage;
 
 use std::process;
 
-use clap::{Parser, error::ErrorKind};
+use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-use self::{args::Args, exit_code::ExitCode, output::say};
+use self::{args::Args, output::say};
 
 fn main() -> process::ExitCode {
     log_what_is_asked_for();
-    let number = match Args::try_parse() {
-        Ok(args) => run(args),
-        Err(error) => explain(&error).number(),
+    let (result, own_exit) = match Args::try_parse() {
+        Ok(args) => command::execute(args),
+        Err(error) => (usage::explain(error), None),
     };
-    process::ExitCode::from(number)
-}
-
-fn run(args: Args) -> u8 {
-    let (result, own_exit) = command::execute(args);
     let code = result.unwrap_or_else(|failure| {
         say(&failure);
         failure.code
     });
-    code.number_with(own_exit)
-}
-
-/// Help and version are what was asked for; all else is wrong usage.
-fn explain(error: &clap::Error) -> ExitCode {
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // Nobody is left to be told when stdout is closed.
-            let _ = error.print();
-            ExitCode::Success
-        }
-        _ => {
-            let text = error.to_string();
-            say(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
-            ExitCode::Usage
-        }
-    }
+    process::ExitCode::from(code.number_with(own_exit))
 }
 
 /// Nothing is logged unless `KILIT_LOG` says so, as in `KILIT_LOG=debug`.

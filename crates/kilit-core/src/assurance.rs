@@ -236,7 +236,12 @@ impl Assurance {
         );
         at_least("order", need.order.filter(|l| self.order < *l).map(|l| l.to_string()), &self.order);
         if let Some(mode) = need.mode.filter(|mode| !self.modes.has(*mode)) {
-            short.push(format!("{mode:?} holds are needed and it gives: {}", self.modes));
+            let needed = match mode {
+                Mode::Exclusive => "exclusive holds",
+                Mode::Shared => "shared holds",
+                Mode::Permit => "permits",
+            };
+            short.push(format!("{needed} are needed, and it has only: {}", self.modes));
         }
         if short.is_empty() {
             return Ok(());
@@ -302,7 +307,7 @@ mod tests {
             .order(Order::Fifo)
             .mode(Mode::Shared);
         let text = weak().require(need).unwrap_err().to_string();
-        for word in ["exclusion", "token", "order", "Shared"] {
+        for word in ["exclusion", "token", "order", "shared holds are needed, and it has only: exclusive"] {
             assert!(text.contains(word), "{text}");
         }
         weak().require(Need::nothing().token(TokenStrength::LostOnRestart)).unwrap();

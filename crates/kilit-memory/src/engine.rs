@@ -55,7 +55,7 @@ pub(crate) fn assurance() -> Assurance {
         loss_notice: Bound::AT_ONCE,
         crash_release: Bound::AT_ONCE,
         wait_look: Bound::AT_ONCE,
-        notes: vec!["Excludes only those that share one engine object in one process.".into()],
+        notes: vec!["it excludes only those that share one engine object in one process".into()],
     }
 }
 

@@ -18,7 +18,7 @@ pub static ENGINES: &[Descriptor] = &[Descriptor {
     scheme: "memory",
     aliases: &[],
     urls: &["memory:"],
-    about: "locks within one process, for its own tests",
+    about: "Locks within one process, for its own tests.",
     settings: &[],
     assurance: engine::assurance,
     open: |url| {

@@ -13,7 +13,7 @@ use crate::{
 pub(crate) async fn doctor(args: args::Doctor) -> Result<ExitCode> {
     let client = Choice::new(&args.engine)?.open().await?;
     let findings = client.diagnose().await?;
-    print(&if args.json { json::document(&json::Findings::new(&findings)) } else { text(&findings) });
+    print(&if args.json { json::document(&json::Findings::new(&findings)) } else { text(&findings) })?;
     let danger = findings.iter().any(|finding| finding.level == Level::Danger);
     Ok(if danger { ExitCode::No } else { ExitCode::Success })
 }

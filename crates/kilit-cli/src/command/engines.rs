@@ -14,7 +14,7 @@ pub(crate) fn engines(format: &args::Engines) -> Result<ExitCode> {
         (true, _) => json::document(&json::Engines::new(kilit::engines())),
         (_, true) => promises().markdown(),
         _ => format!("{}\n{}", forms(), promises().text()),
-    });
+    })?;
     Ok(ExitCode::Success)
 }
 

@@ -14,7 +14,7 @@ use crate::{
 
 pub(crate) fn man() -> Result<ExitCode> {
     let page = page().map_err(|error| Failure::system("write the man page", &error))?;
-    print(&String::from_utf8_lossy(&page));
+    print(&String::from_utf8_lossy(&page))?;
     Ok(ExitCode::Success)
 }
 

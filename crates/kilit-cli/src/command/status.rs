@@ -9,13 +9,14 @@ use crate::{
     failure::Result,
     output::{
         json::{self, escape},
-        print, rfc3339,
+        print, rfc3339, say, word,
     },
 };
 
 pub(crate) async fn status(args: args::Status) -> Result<ExitCode> {
     let name = args.name.given()?;
-    let client = Choice::new(&args.engine)?.open().await?;
+    let choice = Choice::new(&args.engine)?;
+    let client = choice.open().await?;
     let engine = client.assurance().engine;
     let mut locks = client.inspect(name.as_ref()).await?;
     let Some(name) = name else {
@@ -23,18 +24,22 @@ pub(crate) async fn status(args: args::Status) -> Result<ExitCode> {
             json::document(&json::Locks::new(engine, &locks))
         } else {
             locks.iter().map(text).collect()
-        });
+        })?;
+        if locks.is_empty() && !args.json {
+            say(format_args!("no lock is held or waited for {}", choice.place()));
+        }
         return Ok(ExitCode::Success);
     };
     let lock = if locks.is_empty() { LockStatus::free(name) } else { locks.swap_remove(0) };
-    print(&if args.json { json::document(&json::Status::new(engine, &lock)) } else { text(&lock) });
+    print(&if args.json { json::document(&json::Status::new(engine, &lock)) } else { text(&lock) })?;
     Ok(if lock.is_held() { ExitCode::Success } else { ExitCode::No })
 }
 
 fn text(lock: &LockStatus) -> String {
+    let name = word(&lock.name);
     let mut text = match lock.mode {
-        None => format!("{}: free\n", lock.name),
-        Some(mode) => format!("{}: held, {}\n", lock.name, json::mode(mode)),
+        None => format!("{name}: free\n"),
+        Some(mode) => format!("{name}: held, {}\n", json::mode(mode)),
     };
     for one in &lock.holders {
         text += &format!("  holder {}\n", holder(one, lock.capacity));

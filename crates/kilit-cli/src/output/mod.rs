@@ -1,6 +1,7 @@
 //! What `kilit` says: results on stdout, its own words on stderr.
 
 pub(crate) mod json;
+mod shell;
 pub(crate) mod table;
 
 use std::{
@@ -9,18 +10,26 @@ use std::{
     time::SystemTime,
 };
 
+pub(crate) use self::shell::{argument, word};
+use crate::failure::{Failure, Result};
+
 /// Says something on stderr. When that is closed, nobody wants to know.
 pub(crate) fn say(text: impl Display) {
     let _ = writeln!(io::stderr(), "kilit: {text}");
 }
 
-/// Writes a result to stdout. A reader that has seen enough, as `head`, is no error.
-pub(crate) fn print(text: &str) {
-    let mut stdout = io::stdout().lock();
-    if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
-        && error.kind() != io::ErrorKind::BrokenPipe
-    {
-        say(format_args!("cannot write the result: {error}"));
+/// Writes a result to stdout. One that is lost is no success.
+pub(crate) fn print(text: &str) -> Result<()> {
+    written(io::stdout().write_all(text.as_bytes()))
+}
+
+/// What became of a result on stdout. A reader that has seen enough, as `head`, is no error.
+pub(crate) fn written(result: io::Result<()>) -> Result<()> {
+    match result.and_then(|()| io::stdout().flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::system("write the result", &error))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -72,7 +72,7 @@ async fn acquire(
     signals: &mut Signals,
 ) -> Result<(Client, Hold, Option<FencingToken>)> {
     let begun = Instant::now();
-    let open = async { Ok(engine.open_within(plan.wait.first_contact()).await?) };
+    let open = engine.open_within(plan.wait.first_contact());
     let client = unless_told_to_end(signals, open).await?;
     let wait = plan.wait.after(begun.elapsed());
     match unless_told_to_end(signals, claim(&client, plan, wait)).await {
