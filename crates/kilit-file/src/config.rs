@@ -45,7 +45,7 @@ impl Config {
         let dir = match url.path() {
             "" => default_dir(
                 std::env::var_os("XDG_STATE_HOME").map(PathBuf::from),
-                rustix::process::geteuid().is_root(),
+                crate::sys::host::is_root(),
                 std::env::home_dir(),
             )?,
             path if !path.starts_with('/') => {

@@ -24,6 +24,7 @@ use crate::{
     layout,
     lock_file::try_lock,
     record::Position,
+    sys::files,
 };
 
 /// How many tokens a block has: one flush for so many exclusive holds of one name.
@@ -71,7 +72,7 @@ pub(crate) fn draw(path: &Path, last: Position) -> Result<Position> {
 /// # Errors
 /// `Incompatible` when the directory is of a later version of kilit.
 pub(crate) fn source(path: &Path) -> Result<Option<u128>> {
-    match layout::open(path) {
+    match files::open(path) {
         Ok(file) => read_id(&file, path).map(Some),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed("open", path)(error)),
@@ -85,7 +86,7 @@ pub(crate) fn is_sound(file: &File) -> io::Result<bool> {
 
 fn open(path: &Path) -> Result<File> {
     loop {
-        match layout::open(path) {
+        match files::open(path) {
             Ok(file) => return Ok(file),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 make(path).map_err(failed("make", path))?
@@ -208,7 +209,7 @@ mod tests {
     }
 
     fn spoil(path: &Path, at: u64) {
-        layout::open(path).unwrap().write_all_at(&[0xaa], at + 9).unwrap();
+        files::open(path).unwrap().write_all_at(&[0xaa], at + 9).unwrap();
     }
 
     #[test]

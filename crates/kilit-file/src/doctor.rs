@@ -1,22 +1,17 @@
 //! What endangers locks in this directory.
 
-use std::{
-    fs, io,
-    os::unix::fs::{MetadataExt, PermissionsExt},
-    path::Path,
-};
+use std::{fs, io, os::unix::fs::PermissionsExt, path::Path};
 
 use kilit_core::{Finding, Level, Result};
-use rustix::fs::{Access, StatVfsMountFlags, access, statfs, statvfs};
 
 use crate::{
     aside::aside,
     counter,
     engine::FileSession,
     failure::failed,
-    kernel,
-    layout::{self, Layout},
+    layout::Layout,
     line::Line,
+    sys::{files, host, kernel},
 };
 
 /// Below this there is too little room to count on.
@@ -25,26 +20,7 @@ const LITTLE_ROOM: u64 = 1 << 20;
 /// The name of the file system that `dir` lies on, or will, when its locks cannot be trusted between hosts.
 pub(crate) fn distrusted(dir: &Path) -> Result<Option<&'static str>> {
     let there = existing(dir);
-    let found = statfs(there).map_err(|error| failed("look at", there)(error.into()))?;
-    Ok(kind_of(found.f_type as u32))
-}
-
-/// File systems of other hosts, and those of user space, which decide for themselves what a lock is.
-fn kind_of(magic: u32) -> Option<&'static str> {
-    Some(match magic {
-        0x6969 => "NFS",
-        0x517b | 0xff53_4d42 | 0xfe53_4d42 => "SMB",
-        0x6573_5546 => "FUSE",
-        0x0102_1997 => "9p",
-        0x00c3_6400 => "Ceph",
-        0x5346_414f | 0x6b41_4653 => "AFS",
-        0x7375_7245 => "Coda",
-        0x7461_636f => "OCFS2",
-        0x0116_1970 => "GFS2",
-        0x0bd0_0bd0 => "Lustre",
-        0x786f_4256 => "VirtualBox",
-        _ => return None,
-    })
+    host::distrusted(there).map_err(failed("look at", there))
 }
 
 fn existing(dir: &Path) -> &Path {
@@ -96,16 +72,16 @@ impl Findings {
             ),
             Err(error) => self.add(Level::Danger, "unreadable", error.to_string(), "see its owner and mode"),
         }
-        let Ok(stat) = statvfs(there) else { return };
-        if stat.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        let Ok(room) = host::Room::at(there) else { return };
+        if room.is_read_only() {
             let text = format!("{} is on a read-only file system", there.display());
             self.add(Level::Danger, "read-only", text, "use another directory, or mount it writable");
         }
-        if stat.f_bavail.saturating_mul(stat.f_frsize) < LITTLE_ROOM {
+        if room.space() < LITTLE_ROOM {
             let text = format!("the file system of {} has less than 1 MiB left", there.display());
             self.add(Level::Danger, "no-space", text, "make room: without it no token can be drawn");
         }
-        if stat.f_files > 0 && stat.f_favail < 100 {
+        if room.files().is_some_and(|files| files < 100) {
             let text = format!("the file system of {} has less than 100 inodes left", there.display());
             self.add(Level::Danger, "no-inodes", text, "make room: each new lock name takes a file");
         }
@@ -122,9 +98,7 @@ impl Findings {
     }
 
     fn inotify(&mut self) {
-        let limit = fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").unwrap_or_default();
-        let Ok(limit) = limit.trim().parse::<usize>() else { return };
-        let used = inotify_instances();
+        let Some((used, limit)) = host::inotify_instances() else { return };
         if used + used / 8 >= limit {
             self.add(
                 Level::Warn,
@@ -148,7 +122,7 @@ impl Findings {
                     "take the right to write from others, or set the sticky bit",
                 );
             }
-            if access(dir, Access::WRITE_OK | Access::EXEC_OK).is_err() {
+            if !host::may_make_files_in(dir) {
                 let text = format!("this user may not make files in {}", dir.display());
                 self.add(Level::Danger, "not-writable", text, "see its owner and mode");
             }
@@ -180,7 +154,7 @@ impl Findings {
             }
             Ok(None) => {}
             Ok(Some(_)) => {
-                let sound = layout::open(path).and_then(|file| counter::is_sound(&file));
+                let sound = files::open(path).and_then(|file| counter::is_sound(&file));
                 if !sound.unwrap_or(false) {
                     let text = "one or both slots of the token counter are damaged".to_owned();
                     self.add(
@@ -198,7 +172,7 @@ impl Findings {
         let (mut count, mut closed) = (0, 0);
         for entry in listing(&layout.locks)? {
             count += 1;
-            closed += usize::from(access(entry?.path(), Access::READ_OK | Access::WRITE_OK).is_err());
+            closed += usize::from(!host::may_read_and_write(&entry?.path()));
         }
         if count > 0 {
             self.info("lock-files", format!("{count} lock names were ever used; a file of each stays"));
@@ -239,8 +213,8 @@ impl Findings {
     /// Lock files that somebody has locked, and nobody can find any more.
     fn unlinked(&mut self, layout: &Layout) {
         let prefix = layout.locks.display().to_string();
-        for pid in pids() {
-            for link in open_files(pid) {
+        for pid in host::pids() {
+            for link in host::open_files(pid) {
                 let Some(path) = link.strip_suffix(" (deleted)") else { continue };
                 if path.starts_with(&prefix) && path.ends_with(".lock") {
                     let text = format!("process {pid} has {} open, which was removed", path.escape_debug());
@@ -260,37 +234,5 @@ fn listing(dir: &Path) -> io::Result<Box<dyn Iterator<Item = io::Result<fs::DirE
     match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Box::new(std::iter::empty())),
         listing => Ok(Box::new(listing?)),
-    }
-}
-
-fn inotify_instances() -> usize {
-    let own = rustix::process::geteuid().as_raw();
-    let ours = |pid: &u32| fs::metadata(format!("/proc/{pid}")).is_ok_and(|meta| meta.uid() == own);
-    pids().filter(ours).flat_map(open_files).filter(|link| link.contains("inotify")).count()
-}
-
-fn pids() -> impl Iterator<Item = u32> {
-    let listing = fs::read_dir("/proc").into_iter().flatten();
-    listing.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-}
-
-fn open_files(pid: u32) -> impl Iterator<Item = String> {
-    let listing = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
-    listing.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok()?.to_str().map(str::to_owned))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn file_systems_of_other_hosts_are_known_by_their_magic() {
-        for magic in [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0102_1997] {
-            assert!(kind_of(magic).is_some(), "{magic:x}");
-        }
-        // ext4, xfs, btrfs, tmpfs, overlay
-        for magic in [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630] {
-            assert_eq!(kind_of(magic), None, "{magic:x}");
-        }
     }
 }

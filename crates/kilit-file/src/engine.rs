@@ -23,13 +23,12 @@ use crate::{
     failure::failed,
     idle::Idle,
     inspect,
-    kernel::Here,
     layout::Layout,
     line::Place,
     lock_file::LockFile,
     record::{self, Card, MAX_LEN, OwnerText, State},
+    sys::{kernel::Here, watch::Watcher},
     wait,
-    watch::Watcher,
 };
 
 /// Opens the engine of a `file:` URL. Nothing is made before the first claim.
@@ -314,7 +313,7 @@ mod tests {
     #[tokio::test]
     async fn without_inotify_waiters_look() {
         let (_temp, mut session) = session();
-        session.watcher = Watcher::new(|| Err(rustix::io::Errno::MFILE.into()));
+        session.watcher = Watcher::new(|| Err(std::io::Error::other("none is left")));
         let (hold, _) = grip(&session, &claim()).await.unwrap();
         let late = claim();
         let waiting = session.grip(&late, Duration::from_secs(20));

@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use kilit_core::{Error, ErrorKind, Evicted, Holder, LockName, Mode, Result, Target, family::Session};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::{
     engine::FileSession,
     failure::failed,
     inspect::inspect,
-    kernel::Table,
-    lock_file::{Inode, LockFile},
+    lock_file::LockFile,
     record::OwnerText,
+    sys::{files::Inode, host, kernel::Table},
 };
 
 /// What a holder gets beyond its own interval: to end what it does, and to let go.
@@ -117,13 +116,12 @@ impl Hold<'_> {
 
     /// Ends a process that keeps the lock: looked at again once its PID cannot be another's any more.
     fn kill(&self, pid: u32) -> Result<()> {
-        let Some(id) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(()) };
-        let Ok(handle) = pidfd_open(id, PidfdFlags::empty()) else { return Ok(()) };
-        if self.table()?.keeps(pid, self.inode) {
-            tracing::warn!(name = %self.name, pid, "killing the process that holds the lock");
-            let locks = &self.session.layout.locks;
-            pidfd_send_signal(&handle, Signal::KILL)
-                .map_err(|error| failed("kill the process that holds a lock in", locks)(error.into()))?;
+        let table = self.table()?;
+        let locks = &self.session.layout.locks;
+        let killed = host::kill(pid, || table.keeps(pid, self.inode))
+            .map_err(failed("kill the process that holds a lock in", locks))?;
+        if killed {
+            tracing::warn!(name = %self.name, pid, "the process that held the lock was killed");
         }
         Ok(())
     }

@@ -11,11 +11,14 @@ use kilit_core::{FencingToken, Holder, LockName, LockStatus, Mode, Result, Token
 use crate::{
     engine::FileSession,
     failure::failed,
-    kernel::{Flock, Table},
     layout::Layout,
     line::Line,
-    lock_file::{Inode, LockFile, read_record},
+    lock_file::{LockFile, read_record},
     record::{Card, MAX_LEN, Parsed, Record, State, parse},
+    sys::{
+        files::Inode,
+        kernel::{Flock, Table},
+    },
 };
 
 /// As [`Session::inspect`](kilit_core::family::Session::inspect). Makes nothing.

@@ -5,16 +5,15 @@
 
 use std::{
     ffi::OsStr,
-    fs::{self, DirBuilder, File, OpenOptions, Permissions},
+    fs::{self, DirBuilder, File, Permissions},
     io,
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
 use kilit_core::LockName;
-use rustix::{fs::OFlags, io::Errno};
 
-use crate::line::Line;
+use crate::{line::Line, sys::files};
 
 /// A file name has 255 bytes at most, and a lock file's ends in `.lock`.
 const MAX_STEM: usize = 250;
@@ -79,37 +78,14 @@ pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a file to read and write, as flock wants it everywhere. Never through a symbolic link, and not inherited by
-/// children.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
-    // Without a note of the time of reading, which would be a write to disk for each; that is the owner's to ask for.
-    match options(OFlags::NOATIME).open(path) {
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::PERM) => {
-            options(OFlags::empty()).open(path)
-        }
-        opened => opened,
-    }
-}
-
-/// Opens a file to read it, without waiting for the other end of a pipe.
-pub(crate) fn open_to_look(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)
-}
-
 /// Makes a new file with the permissions of its directory.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     let mode = mode_of_parent(path)? & 0o666;
-    let file = options(OFlags::empty()).create_new(true).mode(mode).open(path)?;
+    let file = files::create(path, mode)?;
     if file.metadata()?.permissions().mode() & 0o777 != mode {
         file.set_permissions(Permissions::from_mode(mode))?;
     }
     Ok(file)
-}
-
-fn options(flags: OFlags) -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).custom_flags((OFlags::NOFOLLOW | flags).bits() as i32);
-    options
 }
 
 fn mode_of_parent(path: &Path) -> io::Result<u32> {
@@ -180,6 +156,6 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         fs::write(temp.path().join("target"), "").unwrap();
         std::os::unix::fs::symlink("target", temp.path().join("link")).unwrap();
-        assert!(open(&temp.path().join("link")).is_err());
+        assert!(files::open(&temp.path().join("link")).is_err());
     }
 }

@@ -22,13 +22,12 @@ mod evict;
 mod failure;
 mod idle;
 mod inspect;
-mod kernel;
 mod layout;
 mod line;
 mod lock_file;
 mod record;
+mod sys;
 mod wait;
-mod watch;
 
 use kilit_core::Descriptor;
 

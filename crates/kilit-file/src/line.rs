@@ -15,8 +15,9 @@ use kilit_core::{LockName, Mode};
 
 use crate::{
     layout,
-    lock_file::{Inode, LockFile, read_record, try_lock},
+    lock_file::{LockFile, read_record, try_lock},
     record::{Card, MAX_LEN, Parsed, Position, Record, State, parse},
+    sys::files::{self, Inode},
 };
 
 const SEAT: &str = "shared-";
@@ -147,7 +148,7 @@ impl Line {
 
     /// Whether the owner of a place lives. A dead one is removed, unless `keep`.
     pub(crate) fn look_at(&self, path: &Path, keep: bool) -> io::Result<bool> {
-        let file = match layout::open_to_look(path) {
+        let file = match files::open_to_look(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             opened => opened?,
         };

@@ -8,16 +8,12 @@ use std::{
     sync::Arc,
 };
 
-use kilit_core::{LockName, Mode, Moment};
-use rustix::{
-    fs::{AtFlags, CWD, Statx, StatxFlags, Timespec, Timestamps, UTIME_NOW, futimens, statx},
-    io::Errno,
-};
-
 use crate::{
     layout,
     record::{self, Card, Origin, Position, State},
+    sys::files::{self, Inode, touch},
 };
+use kilit_core::{LockName, Mode, Moment};
 
 /// An open lock file. Closing it lets go of what is locked through it, unless a duplicate is open elsewhere.
 #[derive(Debug)]
@@ -27,51 +23,11 @@ pub(crate) struct LockFile {
     inode: Inode,
 }
 
-/// What tells one file from another that later had its path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Inode {
-    pub(crate) device: (u32, u32),
-    pub(crate) number: u64,
-    pub(crate) born: u64,
-}
-
-impl Inode {
-    /// The inode of an open file.
-    pub(crate) fn of(file: &File) -> io::Result<Self> {
-        Ok(statx(file, c"", AtFlags::EMPTY_PATH, IDENTITY)?.into())
-    }
-
-    /// What the path leads to now; `None` when to nothing.
-    pub(crate) fn at(path: &Path) -> io::Result<Option<Self>> {
-        match statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, IDENTITY) {
-            Ok(found) => Ok(Some(found.into())),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-}
-
-/// No times but that of birth: a time that was asked for makes the next write dearer.
-const IDENTITY: StatxFlags = StatxFlags::INO.union(StatxFlags::BTIME);
-
-impl From<Statx> for Inode {
-    fn from(found: Statx) -> Self {
-        let known = found.stx_mask & StatxFlags::BTIME.bits() != 0;
-        let born =
-            known.then(|| found.stx_btime.tv_sec as u64 * 1_000_000_000 + u64::from(found.stx_btime.tv_nsec));
-        Self {
-            device: (found.stx_dev_major, found.stx_dev_minor),
-            number: found.stx_ino,
-            born: born.unwrap_or_default(),
-        }
-    }
-}
-
 impl LockFile {
     /// Opens the file, and makes it when it is missing.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         loop {
-            let file = match layout::open(path) {
+            let file = match files::open(path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => match layout::create(path) {
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                     created => created?,
@@ -84,7 +40,7 @@ impl LockFile {
 
     /// Opens the file; `None` when it is missing.
     pub(crate) fn open_only(path: &Path) -> io::Result<Option<Self>> {
-        match layout::open(path) {
+        match files::open(path) {
             Ok(file) => Self::from_file(file, path).map(Some),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -125,9 +81,8 @@ impl LockFile {
 
     /// Wakes who watches the file: letting go without closing is no event by itself.
     pub(crate) fn ring(&self) {
-        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         // Not ours to touch, perhaps; then the watcher's own look finds it.
-        let _ = futimens(&self.file, &Timestamps { last_access: now, last_modification: now });
+        let _ = touch(&self.file);
     }
 
     /// Whether the path still leads to this file. After locking it must: else others lock another one.
@@ -138,8 +93,7 @@ impl LockFile {
     /// Whether any path leads to it: after a removal or a replacement, none does. Cheaper than
     /// [`is_current`](Self::is_current), and blind to a file that was moved aside.
     pub(crate) fn is_linked(&self) -> bool {
-        let found = statx(&self.file, c"", AtFlags::EMPTY_PATH, StatxFlags::NLINK);
-        found.is_ok_and(|found| found.stx_nlink > 0)
+        files::is_linked(&self.file)
     }
 
     /// Reads all of it.
@@ -201,7 +155,7 @@ impl LockFile {
 
 /// What a record may have of a file, which may be of any length.
 pub(crate) fn read_record<'b>(path: &Path, buffer: &'b mut [u8; record::MAX_LEN]) -> io::Result<&'b [u8]> {
-    let len = io::Read::read(&mut layout::open_to_look(path)?, buffer)?;
+    let len = io::Read::read(&mut files::open_to_look(path)?, buffer)?;
     Ok(&buffer[..len])
 }
 

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kilit_core::{Claim, LockName, Mode, Moment};
 
-use crate::kernel::Here;
+use crate::sys::kernel::Here;
 
 /// Longer than any record.
 pub(crate) const MAX_LEN: usize = 1024;

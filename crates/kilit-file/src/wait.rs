@@ -12,11 +12,10 @@ use crate::{
     config::LOOK,
     engine::{FileSession, Hold},
     failure::failed,
-    kernel,
     line::{Line, Place},
     lock_file::LockFile,
     record::Card,
-    watch::Watch,
+    sys::{kernel, watch::Watch},
 };
 
 /// After this long a waiter believes that the one in front, who was woken and leaves a free lock alone, is stopped.

@@ -11,7 +11,7 @@ use std::{
 
 use kilit_core::{Mode, OwnerId, sys};
 
-use crate::lock_file::{Inode, try_lock};
+use crate::{lock_file::try_lock, sys::files::Inode};
 
 /// The first PID namespace has this inode in every kernel.
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
