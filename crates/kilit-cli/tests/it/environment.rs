@@ -4,7 +4,7 @@ use std::{ffi::OsStr, io::Write, os::unix::ffi::OsStrExt, process::Stdio};
 
 use kilit_testbed::Process;
 
-use crate::place::{Place, SOON, wait_for_line};
+use crate::place::{Place, SOON, kilit, wait_for_line};
 
 #[test]
 fn the_command_knows_its_lock() {
@@ -93,4 +93,18 @@ fn stdin_that_stays_open_holds_nothing_up() {
     let mut kilit = Process::spawn_with_stdin(&mut command, Stdio::piped());
     wait_for_line(&mut kilit, "ready");
     kilit.wait(SOON).expect_code(0);
+}
+
+#[test]
+fn a_wrong_engine_is_blamed_on_the_variable_that_named_it() {
+    let place = Place::new();
+    for (url, words) in [("bogus", "no scheme"), ("nosuch://h", "nosuch"), ("file:///d?chek=1s", "chek")] {
+        for args in [&["status"][..], &["run", "x", "--", "true"]] {
+            let exit = Process::run(kilit().args(args).env("KILIT_ENGINE", url), SOON).expect_code(64);
+            assert!(exit.stderr.starts_with("kilit: KILIT_ENGINE: "), "{}", exit.stderr);
+            assert!(exit.stderr.contains(words), "{}", exit.stderr);
+        }
+        let typed = place.run(["status", "--engine", url]).expect_code(64);
+        assert!(!typed.stderr.contains("KILIT_ENGINE"), "{}", typed.stderr);
+    }
 }

@@ -57,6 +57,7 @@ fn without_the_lock_the_command_never_runs() {
         let touch = ["x", "--", "touch", marker.to_str().unwrap()];
         let exit = place.run([&["run"], wait, &touch].concat()).expect_code(75);
         assert!(exit.stderr.contains("lock x: held by another"), "{}", exit.stderr);
+        assert!(exit.stderr.contains("`kilit status x` on the same engine says by whom"), "{}", exit.stderr);
     }
     let failures: [(&[&str], i32); 4] = [
         (&["--engine", "file:///dev/null/x"], 69),
@@ -80,7 +81,10 @@ fn wrong_usage_is_64_and_says_what_is_wrong() {
         (&["run"], "NAME"),
         (&["run", "x"], "COMMAND"),
         (&["run", "x", "--"], "COMMAND"),
-        (&["run", "x", "true"], "true"),
+        (&["run", "x", "echo", "hello"], "put `--` before the command: `kilit run NAME -- echo ...`"),
+        (&["run", "--timeout", "5s", "x", "--", "true"], "is `--wait`"),
+        (&["run", "-x", "--", "true"], "written `--name=-x`"),
+        (&["status", "-x"], "written `--name=-x`"),
         (&["run", "", "--", "true"], "1 to 512 bytes"),
         (&["run", &"x".repeat(513), "--", "true"], "513 bytes"),
         (&["run", "x", "--name=y", "--", "true"], "--name"),
@@ -89,20 +93,32 @@ fn wrong_usage_is_64_and_says_what_is_wrong() {
         (&["run", "--own-exit", "256", "x", "--", "true"], "1 to 255"),
         (&["run", "--own-exit=-1", "x", "--", "true"], "1 to 255"),
         (&["run", "--ttl", "2s", "--grace", "2s", "x", "--", "true"], "1.078s at most"),
-        (&["run", "--ttl", "8d", "x", "--", "true"], "100ms to 7d"),
+        (
+            &["run", "--ttl", "8d", "x", "--", "true"],
+            "'8d' for '--ttl <DURATION>': it is outside 100ms to 7d",
+        ),
+        (&["run", "--ttl", "0", "x", "--", "true"], "'0' for '--ttl <DURATION>'"),
+        (&["run", "--max-hold", "0", "x", "--", "true"], "'--max-hold <DURATION>': 0 holds nothing"),
         (&["run", "--permits", "2/1", "x", "--", "true"], "2 permits out of 1"),
         (&["run", "--permits", "1", "x", "--", "true"], "1/4"),
-        (&["run", "--permits", "1/2", "x", "--", "true"], "exclusive, shared"),
+        (
+            &["run", "--permits", "1/2", "x", "--", "true"],
+            "permits are needed, and it has only: exclusive, shared",
+        ),
         (&["run", "--permits", "1/2", "--shared", "x", "--", "true"], "--shared"),
         (&["run", "--purpose", "fun", "x", "--", "true"], "efficiency"),
         (&["run", "--purpose", "correctness", "--shared", "x", "--", "true"], "exclusive"),
         (&["run", "--note", "two\nlines", "x", "--", "true"], "control character"),
-        (&["run", "--lock-delay", "2h", "x", "--", "true"], "1 h"),
+        (
+            &["run", "--lock-delay", "2h", "x", "--", "true"],
+            "'2h' for '--lock-delay <DURATION>': it is outside 0 to 1h",
+        ),
         (&["run", "--engine", "memory:", "x", "--", "true"], "one process only"),
         (&["run", "--engine", "file:///tmp?chek=1s", "x", "--", "true"], "check"),
         (&["status", "x", "y"], "y"),
         (&["break", "x"], "--token"),
         (&["break", "x", "--token", "0"], "9223372036854775807"),
+        (&["break", "x", "--token", "y"], "'y' for '--token <N>'"),
         (&["break", "x", "--token", "1", "--owner", "y"], "--owner"),
         (&["engines", "x"], "x"),
     ];
@@ -110,6 +126,8 @@ fn wrong_usage_is_64_and_says_what_is_wrong() {
         let exit = place.run(*args).expect_code(64);
         assert!(exit.stderr.starts_with("kilit: ") || args.is_empty(), "{args:?}: {}", exit.stderr);
         assert!(exit.stderr.contains(word), "{args:?}: {}", exit.stderr);
+        // To put `--` before what is no option would make a command of it.
+        assert!(!exit.stderr.contains("as a value"), "{args:?}: {}", exit.stderr);
         assert_eq!(exit.stdout, "", "{args:?}");
     }
 }
@@ -120,9 +138,60 @@ fn help_and_version_are_no_errors() {
         let exit = Process::run(kilit().args(args), SOON).expect_code(0);
         assert!(exit.stdout.contains("kilit") && exit.stderr.is_empty(), "{args:?}");
     }
+    let words: [(&[&str], &[&str]); 5] = [
+        (&["--help"], &["completions", "man ", "64", "69", "75", "79", "126", "127"]),
+        (&["run", "--help"], &["64", "69", "75", "79", "126", "127", "KILIT_TOKEN", "--own-exit", "--grace"]),
+        (&["status", "--help"], &["Exit status", "locks", "queue", "/var/lib/kilit", "XDG_STATE_HOME"]),
+        (&["break", "--help"], &["Exit status", "notice bound", "process that holds the lock is killed"]),
+        (&["doctor", "--help"], &["Exit status", "findings"]),
+    ];
+    for (args, words) in words {
+        let help = Process::run(kilit().args(args), SOON).stdout;
+        for word in words {
+            assert!(help.contains(word), "{args:?}: {word}");
+        }
+    }
+}
+
+#[test]
+fn the_help_of_run_says_what_it_cannot_do() {
     let help = Process::run(kilit().args(["run", "--help"]), SOON).stdout;
-    for word in ["64", "69", "75", "79", "126", "127", "KILIT_TOKEN", "--own-exit", "--grace"] {
-        assert!(help.contains(word), "{word}");
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for limit in [
+        "absent under --shared",
+        "not re-entrant",
+        "not on any engine yet",
+        "left the group (setsid; also a nested `kilit run`",
+        "killed or stopped together, as `pkill -9 kilit` does",
+        "Different users or environments (sudo, cron) do not exclude each other",
+    ] {
+        assert!(help.contains(limit), "{limit}");
+    }
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_69() {
+    let place = Place::new();
+    let _holder = place.hold("x");
+    let results: &[&[&str]] = &[
+        &["status"],
+        &["status", "x"],
+        &["status", "x", "--json"],
+        &["engines"],
+        &["engines", "--json"],
+        &["doctor", "--json"],
+        &["completions", "bash"],
+        &["man"],
+        &["--help"],
+        &["--version"],
+        &["run", "-h"],
+    ];
+    for args in results {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = place.kilit(*args).stdout(full).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(69), "{args:?}: {stderr}");
+        assert!(stderr.starts_with("kilit: cannot write the result: No space left"), "{args:?}: {stderr}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Names are bytes.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, process::Command};
 
 use kilit_testbed::Process;
 
@@ -88,6 +88,27 @@ fn every_name_is_a_lock_of_its_own() {
     accents.push(b'x');
     let too_long = name(&accents);
     place.run([b"run", &too_long[..], b"--", b"true"].map(OsStr::from_bytes)).expect_code(64);
+}
+
+#[test]
+fn a_name_that_status_prints_can_be_typed_back() {
+    let place = Place::new();
+    for bytes in NAMES {
+        let text = place.run([b"status", &name(bytes)[..]].map(OsStr::from_bytes)).expect_code(1).stdout;
+        let word = text.trim_end().strip_suffix(": free").expect("nobody holds it");
+        let typed = Process::run(
+            Command::new("bash").args(["-c", &format!("printf %s {word} | od -An -v -tx1")]),
+            SOON,
+        );
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(typed.stdout.split_whitespace().collect::<String>(), hex, "{word}");
+    }
+    let _holder = place.hold("my job");
+    assert!(place.run(["status"]).stdout.starts_with("'my job': held"));
+    let busy = place.run(["run", "-n", "my job", "--", "true"]).expect_code(75).stderr;
+    assert!(busy.contains("`kilit status 'my job'`"), "{busy}");
+    let missed = place.run(["break", "my job", "--token", "9999"]).expect_code(1).stderr;
+    assert!(missed.contains("lock 'my job': there is no hold"), "{missed}");
 }
 
 #[test]

@@ -64,8 +64,10 @@ fn break_ends_the_hold_it_names_and_no_other() {
     let mut holder = place.hold("x");
     let token = place.status("x")["holders"][0]["token_text"].as_str().unwrap().to_owned();
     let wrong = (token.parse::<u64>().unwrap() + 1).to_string();
-    place.run(["break", "x", "--token", &wrong]).expect_code(1);
-    place.run(["break", "y", "--token", &token]).expect_code(1);
+    let missed = place.run(["break", "x", "--token", &wrong]).expect_code(1).stderr;
+    assert!(missed.contains(&format!("held now: token {token}")), "{missed}");
+    let missed = place.run(["break", "y", "--token", &token]).expect_code(1).stderr;
+    assert!(missed.contains("it is free"), "{missed}");
     place.run(["break", "x", "--owner", &"0".repeat(32)]).expect_code(1);
     assert!(holder.try_wait().is_none());
     place.run(["break", "x", "--token", &token, "--force"]).expect_code(0);
@@ -131,7 +133,15 @@ fn completions_and_the_man_page_know_every_command() {
     }
     let page = Process::run(kilit().arg("man"), SOON).expect_code(0).stdout;
     assert!(page.contains(".TH kilit"));
-    for word in ["KILIT RUN", "KILIT STATUS", "KILIT BREAK", "KILIT DOCTOR", "KILIT_TOKEN", "own\\-exit"] {
+    for word in [
+        "KILIT RUN",
+        "KILIT COMPLETIONS",
+        "KILIT STATUS",
+        "KILIT BREAK",
+        "KILIT DOCTOR",
+        "KILIT_TOKEN",
+        "own\\-exit",
+    ] {
         assert!(page.contains(word), "{word}");
     }
     assert!(!page.contains("KILIT GUARDIAN"));
@@ -146,4 +156,26 @@ fn the_default_engine_is_in_the_users_state() {
     assert!(state.join("kilit").is_dir());
     let status: Value = serde_json::from_str(&run(&["status", "x", "--json"]).stdout).unwrap();
     assert!(status["path"].as_str().unwrap().starts_with(state.to_str().unwrap()));
+    let nothing = run(&["status"]).expect_code(0);
+    assert!(nothing.stderr.contains("a directory of this user alone"), "{}", nothing.stderr);
+}
+
+#[test]
+fn status_says_where_it_found_nothing() {
+    let place = Place::new();
+    let nothing = place.run(["status"]).expect_code(0);
+    let text = format!("kilit: no lock is held or waited for in {}\n", place.path("locks").display());
+    assert_eq!((&*nothing.stdout, nothing.stderr), ("", text));
+    assert_eq!(place.run(["status", "--json"]).expect_code(0).stderr, "");
+}
+
+#[test]
+fn engines_speak_alike() {
+    let text = Process::run(kilit().arg("engines"), SOON).expect_code(0).stdout;
+    for about in text.lines().filter_map(|line| line.split_once(": ").filter(|_| !line.starts_with(' '))) {
+        assert!(about.1.starts_with(char::is_uppercase) && about.1.ends_with('.'), "{about:?}");
+    }
+    for note in text.lines().filter_map(|line| line.strip_prefix("    - ")) {
+        assert!(note.starts_with(char::is_lowercase) && !note.ends_with('.'), "{note}");
+    }
 }
