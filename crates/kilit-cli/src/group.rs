@@ -14,16 +14,27 @@ use rustix::{
     },
 };
 
+use crate::signals::needs_continuing;
+
 /// A process group, by the process that leads it. The guardian leaves the leader unreaped for as long as it lives, so
 /// the number cannot come to mean another group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Group(pub(crate) Pid);
 
 impl Group {
-    /// Sends `signal` to every member. An empty group is fine.
+    /// Sends `signal` to every member. An empty group is fine. Members that are stopped are continued if it asks them to
+    /// end.
     pub(crate) fn signal(self, signal: Signal) {
         // What may not be signalled, another user's process say, is waited for instead.
         let _ = kill_process_group(self.0, signal);
+        if needs_continuing(signal) && self.members().iter().any(|member| member.stopped) {
+            let _ = kill_process_group(self.0, Signal::CONT);
+        }
+    }
+
+    /// Whether its leader is stopped.
+    pub(crate) fn is_stopped(self) -> bool {
+        Process::find(self.0).is_some_and(|leader| leader.stopped)
     }
 
     /// The members that live; a zombie does not.
@@ -93,6 +104,7 @@ pub(crate) struct Process {
     pub(crate) command: String,
     pub(crate) started: StartTime,
     lives: bool,
+    stopped: bool,
     parent: Option<Pid>,
     group: Option<Pid>,
 }
@@ -115,6 +127,7 @@ impl Process {
             started: fields.get(19)?.parse().ok()?,
             // One whose first thread has ended looks like a zombie while its other threads run.
             lives: !matches!(*fields.first()?, "Z" | "X") || *fields.get(17)? != "1",
+            stopped: fields.first() == Some(&"T"),
             parent: id(1),
             group: id(2),
         })

@@ -62,6 +62,11 @@ pub(crate) fn is_fatal(signal: Signal) -> bool {
     !matches!(signal, Signal::WINCH | Signal::TSTP | Signal::CONT)
 }
 
+/// Whether a process that is stopped must be continued to see `signal`, as shells do.
+pub(crate) fn needs_continuing(signal: Signal) -> bool {
+    matches!(signal, Signal::INT | Signal::TERM | Signal::HUP | Signal::QUIT)
+}
+
 /// Catches every signal that can be caught and was not ignored from the start, and does nothing about it. What this
 /// process spawns starts with none caught.
 pub(crate) fn shrug_off_all() {

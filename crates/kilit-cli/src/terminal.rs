@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::{
-    process::{Pid, Signal, getpgrp},
+    process::{Pid, getpgrp},
     stdio::{stdin, stdout},
     termios::{isatty, tcgetpgrp, tcsetpgrp},
 };
@@ -14,7 +14,7 @@ use crate::group::Group;
 /// The terminal on stdin.
 #[derive(Debug)]
 pub(crate) struct Terminal {
-    /// Whether its foreground is with the command's group, as far as is known.
+    /// Whether the command's group was given its foreground.
     given: Cell<bool>,
 }
 
@@ -35,11 +35,19 @@ impl Terminal {
         self.given.get()
     }
 
-    /// Gives the foreground to the command's group, which was stopped because it has not got it, and continues that.
-    pub(crate) fn give(&self, group: Group) {
+    /// Gives the foreground to the command's group, which asks for it. Says whether that has it now: a background job
+    /// has none to give.
+    pub(crate) fn give(&self, group: Group) -> bool {
         if is_foreground() {
             self.given.set(set_foreground(group.0).is_ok());
-            group.signal(Signal::CONT);
+        }
+        tcgetpgrp(stdin()) == Ok(group.0)
+    }
+
+    /// Gives the foreground to the command's group again, which is to be continued, if that had it before.
+    pub(crate) fn give_again(&self, group: Group) {
+        if self.given.get() {
+            self.give(group);
         }
     }
 
@@ -53,7 +61,7 @@ impl Terminal {
 }
 
 /// Whether this process has the foreground.
-fn is_foreground() -> bool {
+pub(crate) fn is_foreground() -> bool {
     tcgetpgrp(stdin()) == Ok(getpgrp())
 }
 

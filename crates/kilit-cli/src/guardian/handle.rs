@@ -156,6 +156,8 @@ pub(crate) enum News {
     Ended(End),
     /// It was stopped because its group has not got the terminal's foreground.
     WantsTerminal,
+    /// It was stopped for another reason, such as a ^Z.
+    Stopped,
     /// The guardian was killed. The command may live.
     GuardianIsGone,
 }
@@ -171,7 +173,8 @@ impl Guardian {
         loop {
             match next_event(&self.socket).await {
                 Some(Event::Ended(end)) => return News::Ended(end),
-                Some(Event::WantsTerminal) => return News::WantsTerminal,
+                Some(Event::Stopped(signal)) if is_about_the_terminal(signal) => return News::WantsTerminal,
+                Some(Event::Stopped(_)) => return News::Stopped,
                 Some(_) => {}
                 None => return News::GuardianIsGone,
             }
@@ -224,6 +227,11 @@ async fn answer(socket: &Readable, guardian: Pid) -> Option<Event> {
             Err(_) => wake(guardian),
         }
     }
+}
+
+/// Whether a process that used the terminal from the background was stopped by this signal.
+fn is_about_the_terminal(signal: i32) -> bool {
+    [Signal::TTIN, Signal::TTOU].map(Signal::as_raw).contains(&signal)
 }
 
 fn wake(guardian: Pid) {

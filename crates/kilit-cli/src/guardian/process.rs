@@ -15,7 +15,7 @@ use kilit::Clock;
 use nix::sys::wait;
 use rustix::{
     event::{PollFd, PollFlags, poll},
-    process::{Pid, Signal, WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid},
+    process::{Pid, WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid},
     thread::set_name,
     time::{
         Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -204,8 +204,8 @@ impl Guard<'_> {
             }
             return self.tell_end(end);
         }
-        if wants_terminal(child) {
-            let _ = send(&self.socket, &Event::WantsTerminal, &[]);
+        if let Some(signal) = how_it_was_stopped(child) {
+            let _ = send(&self.socket, &Event::Stopped(signal), &[]);
         }
         while let Some(orphan) = ended_child().filter(|pid| Pid::from_raw(pid.as_raw()) != Some(child)) {
             let _ = wait::waitpid(orphan, None);
@@ -234,11 +234,10 @@ fn how_it_ended(child: Pid) -> Option<End> {
     status.terminating_signal().map(End::Killed).or_else(|| status.exit_status().map(End::Exited))
 }
 
-/// Whether the command was just stopped for using the terminal from the background.
-fn wants_terminal(child: Pid) -> bool {
+/// The signal by which the command was stopped, if it was since the last look.
+fn how_it_was_stopped(child: Pid) -> Option<i32> {
     let stopped = waitid(WaitId::Pid(child), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
-    let signal = stopped.ok().flatten().and_then(|status| status.stopping_signal());
-    signal.is_some_and(|signal| [Signal::TTIN, Signal::TTOU].map(Signal::as_raw).contains(&signal))
+    stopped.ok()??.stopping_signal()
 }
 
 /// Some child that has ended. It stays a zombie.

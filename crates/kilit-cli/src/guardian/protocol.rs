@@ -44,8 +44,8 @@ pub(super) enum Event {
         /// The system's error number.
         errno: i32,
     },
-    /// The command was stopped because its group has not got the terminal's foreground.
-    WantsTerminal,
+    /// The command was stopped by this signal.
+    Stopped(i32),
     /// The command has ended.
     Ended(End),
 }

@@ -2,9 +2,12 @@
 
 use std::process::{ChildStdin, Stdio};
 
-use kilit_testbed::{Process, Signal, is_gone, process::wait_gone};
+use kilit_testbed::{
+    Process, Signal, is_gone,
+    process::{wait_gone, wait_until_stopped},
+};
 
-use crate::place::{Place, SOON, expect_no_family, wait_for_line};
+use crate::place::{Place, SOON, expect_no_family, guardian_of, wait_for_line};
 
 /// Says which signals it gets; ends by TERM, with 7. It has no process of its own that a TSTP would stop.
 const LISTENER: &str = "
@@ -91,6 +94,21 @@ fn the_whole_group_ends_with_the_command() {
         kilit.wait(SOON).expect_code(code);
         expect_no_family(&kilit);
         place.expect_free("x");
+    }
+}
+
+#[test]
+fn a_command_that_is_stopped_is_continued_to_end() {
+    let place = Place::new();
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129), (Signal::QUIT, 131)] {
+        let mut kilit =
+            place.start(["run", "--ttl=10m", "--grace=5m", "x", "--", "sh", "-c", "echo ready; sleep 600"]);
+        kilit.signal(Signal::TSTP);
+        let is_kilit = |pid: &u32| [kilit.pid(), guardian_of(&kilit)].contains(pid);
+        kilit.family().into_iter().filter(|pid| !is_kilit(pid)).for_each(wait_until_stopped);
+        kilit.signal(signal);
+        kilit.wait(SOON).expect_code(code);
+        expect_no_family(&kilit);
     }
 }
 

@@ -1,6 +1,6 @@
 //! While the command runs: its end, signals, the clock and the lock's loss, whichever comes first.
 
-use std::pin::pin;
+use std::{pin::pin, process, time::Duration};
 
 use kilit::{Client, Clock, Hold, LossReason, Moment};
 use rustix::process::Signal;
@@ -10,12 +10,16 @@ use crate::{
     exit_code::ExitCode,
     group::Group,
     guardian::{End, Guardian, News},
+    output::say,
     signals::Signals,
-    terminal::Terminal,
+    terminal::{Terminal, is_foreground},
 };
 
 /// How long after a KILL that did not empty the group the next is sent.
-const KILL_AGAIN: std::time::Duration = std::time::Duration::from_millis(100);
+const KILL_AGAIN: Duration = Duration::from_millis(100);
+
+/// How often is looked whether the foreground has come to `kilit`: a shell that brings it there says nothing.
+const LOOK_FOR_FOREGROUND: Duration = Duration::from_millis(200);
 
 /// How a run went.
 #[derive(Debug)]
@@ -46,6 +50,8 @@ pub(super) struct Watch<'a> {
     told: Option<Moment>,
     /// TERM was sent, or KILL: the group must be gone before the lock is released.
     ending: bool,
+    /// The command is stopped until its group has the terminal's foreground, which `kilit` has not got.
+    wants_terminal: bool,
     /// When the group is killed.
     kill_at: Moment,
     /// Signals that were passed on.
@@ -73,6 +79,7 @@ impl<'a> Watch<'a> {
             leases: client.assurance().leases,
             told: None,
             ending: false,
+            wants_terminal: false,
             kill_at: Moment::FAR,
             passed: Vec::new(),
             lost: None,
@@ -84,9 +91,8 @@ impl<'a> Watch<'a> {
         let end = loop {
             match self.drive(self.guardian.next()).await {
                 News::Ended(end) => break end,
-                News::WantsTerminal => {
-                    self.terminal.inspect(|terminal| terminal.give(self.guardian.group()));
-                }
+                News::WantsTerminal => self.give_terminal(),
+                News::Stopped => self.on_stop(),
                 News::GuardianIsGone => {
                     self.group().kill();
                     return Outcome::Lost {
@@ -122,7 +128,7 @@ impl<'a> Watch<'a> {
     async fn end_group(&mut self) {
         let group = self.group();
         self.kill_at = self.kill_at.min(self.clock.now() + self.margins.grace);
-        let empty = tokio::task::spawn_blocking(move || group.wait_empty(std::time::Duration::MAX));
+        let empty = tokio::task::spawn_blocking(move || group.wait_empty(Duration::MAX));
         // It ends with the group; nothing in it panics.
         let _ = self.drive(empty).await;
     }
@@ -150,11 +156,13 @@ impl<'a> Watch<'a> {
         if deadline != self.told && self.guardian.set_deadline(kill_at) {
             self.told = deadline;
         }
-        let Some(deadline) = deadline else { return self.kill_at };
+        let look = if self.wants_terminal { self.clock.now() + LOOK_FOR_FOREGROUND } else { Moment::FAR };
+        let due = self.kill_at.min(look);
+        let Some(deadline) = deadline else { return due };
         // A renewal is no news; it is seen soon enough.
         let look = self.clock.now() + self.hold.ttl() / 10;
         let term = if self.lost.is_none() { deadline.before(self.margins.term()) } else { Moment::FAR };
-        self.kill_at.min(term).min(look)
+        due.min(term).min(look)
     }
 
     fn on_clock(&mut self) {
@@ -167,6 +175,33 @@ impl<'a> Watch<'a> {
         }
         if now >= self.kill_at {
             self.kill();
+        }
+        if self.wants_terminal {
+            self.give_terminal();
+        }
+    }
+
+    /// The command stands still for want of the foreground. Until `kilit` itself has it, that is looked for again.
+    fn give_terminal(&mut self) {
+        let Some(terminal) = self.terminal else { return };
+        let group = self.group();
+        // It may have been continued by somebody else.
+        self.wants_terminal = group.is_stopped() && !terminal.give(group);
+        if !self.wants_terminal {
+            group.signal(Signal::CONT);
+        }
+    }
+
+    /// The keys of the terminal are to reach `kilit`, which does not stop, instead of a command that is stopped.
+    fn on_stop(&self) {
+        // It may have been continued since.
+        let Some(terminal) = self.terminal.filter(|_| self.group().is_stopped()) else { return };
+        terminal.take_back(Some(self.group()));
+        if is_foreground() {
+            say(format_args!(
+                "the command was stopped, and the lock is kept: `kill -CONT {}` continues the command, ^C ends it",
+                process::id()
+            ));
         }
     }
 
@@ -182,6 +217,9 @@ impl<'a> Watch<'a> {
     }
 
     fn pass_on(&mut self, signal: Signal) {
+        if signal == Signal::CONT {
+            self.terminal.inspect(|terminal| terminal.give_again(self.group()));
+        }
         let asks_to_end = |signal: &Signal| matches!(*signal, Signal::TERM | Signal::INT);
         if !asks_to_end(&signal) {
             self.group().signal(signal);
