@@ -1,4 +1,6 @@
 //! The same without async: for programs without a runtime. Works within one as well, and blocks its thread there.
+//!
+//! A call is not cancelled half-way. Holds are renewed in the background, whatever the thread does.
 
 use std::{ops::Deref, time::Duration};
 

@@ -27,6 +27,9 @@ impl Client {
     ///
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) for bad settings, before anything is sent; then the engine's own.
+    ///
+    /// # Cancel safety
+    /// Nothing is held yet; dropping the future drops what was opened.
     pub async fn open(descriptor: &Descriptor, url: EngineUrl) -> Result<Self> {
         let (runtime, lifeline) = Runtime::start()?;
         let engine = runtime.enter((descriptor.open)(url)).await;
@@ -75,6 +78,9 @@ impl Client {
     ///
     /// # Errors
     /// The engine's.
+    ///
+    /// # Cancel safety
+    /// It changes nothing, and can be dropped at any point.
     pub async fn inspect(&self, name: Option<&LockName>) -> Result<Vec<LockStatus>> {
         self.named(self.0.runtime.enter(self.engine().inspect(name)).await)
     }
@@ -83,6 +89,9 @@ impl Client {
     ///
     /// # Errors
     /// [`Unsupported`](crate::ErrorKind::Unsupported) where the engine cannot do it, then the engine's own.
+    ///
+    /// # Cancel safety
+    /// What was asked for is not taken back: the hold may end later. [`inspect`](Self::inspect) says.
     pub async fn evict(&self, name: &LockName, target: Target, force: bool) -> Result<Evicted> {
         self.named(self.0.runtime.enter(self.engine().evict(name, target, force)).await)
     }
@@ -91,6 +100,9 @@ impl Client {
     ///
     /// # Errors
     /// The engine's.
+    ///
+    /// # Cancel safety
+    /// As [`inspect`](Self::inspect).
     pub async fn diagnose(&self) -> Result<Vec<Finding>> {
         self.named(self.0.runtime.enter(self.engine().diagnose()).await)
     }
@@ -100,7 +112,11 @@ impl Client {
     /// [`Closed`](crate::ErrorKind::Closed).
     ///
     /// # Errors
-    /// One for each release that failed, or was not answered.
+    /// One for each release in the background that failed, of which 64 are kept, and one for all that were not
+    /// answered.
+    ///
+    /// # Cancel safety
+    /// Once it was polled the client is shut down; dropping the future only stops the waiting for the answers.
     pub async fn shutdown(&self) -> Result<(), Vec<Error>> {
         self.0.runtime.enter(self.0.keeper.drain()).await
     }

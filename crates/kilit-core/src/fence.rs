@@ -65,8 +65,8 @@ pub enum Refused {
         /// The highest seen.
         highest: TokenValue,
     },
-    /// The mark came from another token source, so the two have no order; an operator rebases the fence when a
-    /// resource moves from one engine to another.
+    /// The mark came from another token source, so the two have no order. An operator has to decide: when the resource
+    /// has moved to another engine for good, and no holder of the old one is left, clear its mark.
     WrongSource {
         /// The source of the token shown.
         shown: TokenSource,
@@ -83,8 +83,8 @@ impl fmt::Display for Refused {
             }
             Self::WrongSource { shown, recorded } => write!(
                 f,
-                "wrong source: the token is of {shown} and the fence's mark of {recorded}; rebase the fence if the \
-                 resource has moved to another engine"
+                "wrong source: the token is of {shown} and the fence's mark of {recorded}, and they have no order; when \
+                 the resource has moved to another engine for good, an operator clears the mark"
             ),
         }
     }

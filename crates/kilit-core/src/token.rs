@@ -104,7 +104,9 @@ fn not_a_token() -> Error {
 
 /// A fencing token: a number that rises with every acquisition of one lock, and the source it was drawn from.
 ///
-/// It is not `Ord`: tokens of different sources have no order. See [`compare`](Self::compare).
+/// A store keeps both and compares the number, [`value`](Self::value), within one [`source`](Self::source). As text
+/// (`{}`) it is for people: `7 of file:3f…`. It is not `Ord`: tokens of different sources have no order. See
+/// [`compare`](Self::compare).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FencingToken {
     source: TokenSource,

@@ -6,9 +6,14 @@ use crate::engines;
 
 /// Opens the engine that `url` names, such as `file:` or `file:///var/lib/locks`; see [`engines`] for the forms.
 ///
+/// `file:` alone is a directory of this *user*: programs of several users exclude each other only when they name one.
+///
 /// # Errors
 /// [`Invalid`](crate::ErrorKind::Invalid) for a URL that is not understood, before anything is sent; then the engine's
 /// own.
+///
+/// # Cancel safety
+/// As [`Client::open`].
 pub async fn open(url: &str) -> Result<Client> {
     let url: EngineUrl = url.parse()?;
     Client::open(descriptor(&url)?, url).await

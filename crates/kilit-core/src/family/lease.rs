@@ -10,7 +10,8 @@ use crate::{
 
 /// An engine whose holds end by themselves a TTL after the last word of their owner.
 ///
-/// Every step is atomic on the server and goes by the owner id.
+/// Every step is atomic on the server and goes by the owner id. An answer that was lost is an error with
+/// [`Effect::Unknown`]: the adapter then asks once more.
 pub trait Lease: fmt::Debug + Send + Sync + 'static {
     /// What it promises.
     fn assurance(&self) -> &Assurance;

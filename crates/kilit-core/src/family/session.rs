@@ -25,15 +25,17 @@ pub trait Session: fmt::Debug + Send + Sync + 'static {
     /// The clock of its deadlines.
     fn clock(&self) -> &Clock;
 
-    /// Takes the lock, waiting for up to `patience` (zero: one try); `None` when it ran out. Dropping the future lets
-    /// go of what it may have taken. A session that ends later tells so by [`Claim::notice`].
+    /// Takes the lock, waiting for up to `patience` (zero: one try); `None` when it ran out. The waiting is done here:
+    /// after a `None` that comes early, core only asks again, with a growing pause. Dropping the future lets go of what
+    /// it may have taken. A session that ends later tells so by [`Claim::notice`].
     fn grip(
         &self,
         claim: &Claim,
         patience: Duration,
     ) -> impl Future<Output = Result<Option<Gripped<Self::Hold>>>> + Send;
 
-    /// Whether the hold still stands.
+    /// Whether the hold still stands, asked every [`loss_notice`](Assurance::loss_notice), and never where that is
+    /// [`AT_ONCE`](crate::Bound::AT_ONCE). `Kept(None)` where there is no deadline.
     fn alive(&self, claim: &Claim, hold: &Self::Hold) -> impl Future<Output = Result<Renewal>> + Send;
 
     /// Lets go at once, even while other references to the hold exist. Called once a hold, and again if it fails.

@@ -19,8 +19,9 @@ use crate::{Claim, Client, FencingToken, Grant, LockName, Moment, OwnerId, Resul
 /// A hold, of whatever kind: what [`Guard`] and [`SharedGuard`] have in common.
 ///
 /// It is renewed in the background until it is released, dropped or lost. Dropping it sends the release without
-/// waiting; [`release`](Self::release) waits for the answer. A guard that is forgotten (`mem::forget`) is renewed as
-/// long as its client lives; [`Terms::max_hold`](crate::Terms::max_hold) bounds that.
+/// waiting, so a `try_acquire` right after a drop may still find the lock busy: [`release`](Self::release) when that
+/// matters, which waits for the answer. A guard that is forgotten (`mem::forget`) is renewed as long as its client
+/// lives; [`Terms::max_hold`](crate::Terms::max_hold) bounds that.
 #[must_use = "the lock is released as soon as its guard is dropped"]
 pub struct Hold {
     client: Client,
@@ -84,14 +85,15 @@ impl Hold {
         Some(self.signal.deadline()).filter(|deadline| *deadline != Moment::FAR)
     }
 
-    /// The time until the [deadline](Self::deadline); zero when it has passed.
+    /// The time until the [deadline](Self::deadline), on the boot-time clock; zero when it has passed, `None` where
+    /// there is none.
     pub fn remaining(&self) -> Option<Duration> {
         self.deadline().map(|deadline| deadline.since(self.client.clock().now()))
     }
 
     /// Whether `work`, begun now, and one round trip to the engine after it, end before the deadline even if no
-    /// renewal succeeds. The round trip is estimated from those the client has made. Always true where there is no
-    /// deadline and the lock is held.
+    /// renewal succeeds (boot-time clock). The round trip is estimated from those the client has made. Always true
+    /// where there is no deadline and the lock is held.
     pub fn covers(&self, work: Duration) -> bool {
         let end = self.client.clock().now() + work + self.client.keeper().latency();
         self.check().is_ok() && end < self.signal.deadline()
@@ -121,8 +123,9 @@ impl Hold {
     ///
     /// # Errors
     /// [`Lost`](crate::ErrorKind::Lost) when the hold had ended before;
-    /// [`Unknown`](crate::ErrorKind::Unknown) or [`Unreachable`](crate::ErrorKind::Unreachable) when it could not be
-    /// confirmed: the lock then ends with its TTL.
+    /// [`Unknown`](crate::ErrorKind::Unknown), [`Unreachable`](crate::ErrorKind::Unreachable) or
+    /// [`Refused`](crate::ErrorKind::Refused) when it could not be confirmed: the lock then ends with its TTL, or, on
+    /// engines without leases, with this process at the latest.
     ///
     /// # Cancel safety
     /// When the future is dropped, the release goes on in the background.
@@ -134,6 +137,8 @@ impl Hold {
     }
 
     /// Runs `work` under the lock: drops it as soon as the lock is lost, and releases the lock at the end.
+    ///
+    /// Work is dropped at its next await. Work that blocks goes on: [`check`](Self::check) between its steps.
     ///
     /// # Errors
     /// [`Lost`](crate::ErrorKind::Lost) when the lock was lost before `work` had ended, or was found lost right after.
@@ -185,6 +190,20 @@ impl fmt::Debug for Hold {
 }
 
 /// An exclusive hold, with its fencing token.
+///
+/// It is renewed in the background, and derefs to [`Hold`], which says how it stands. Dropping it releases the lock in
+/// the background, at any point of a task that is cancelled; [`release`](Self::release) waits for the answer.
+///
+/// ```no_run
+/// # async fn sell(locks: kilit_core::Client) -> kilit_core::Result<()> {
+/// let guard = locks.mutex("product:42".parse()?).acquire().await?;
+/// if let Some(token) = guard.token() {
+///     let (number, source) = (token.value().get(), token.source().as_str()); // show both to the store
+/// #   let _ = (number, source);
+/// }
+/// guard.release().await
+/// # }
+/// ```
 #[must_use = "the lock is released as soon as its guard is dropped"]
 #[derive(Debug)]
 pub struct Guard {
@@ -197,12 +216,13 @@ impl Guard {
         Self { hold, token }
     }
 
-    /// The fencing token of this hold: show it to the resource with every write. `None` on engines that have none.
+    /// The fencing token of this hold: show its [value](FencingToken::value) and its [source](FencingToken::source) to
+    /// the resource with every write. `None` on engines that have none.
     pub fn token(&self) -> Option<&FencingToken> {
         self.token.as_ref()
     }
 
-    /// See [`Hold::release`].
+    /// Releases the lock and waits for the answer: see [`Hold::release`].
     ///
     /// # Errors
     /// Those of [`Hold::release`].
@@ -210,7 +230,7 @@ impl Guard {
         self.hold.release().await
     }
 
-    /// See [`Hold::run`].
+    /// Runs `work` under the lock: see [`Hold::run`].
     ///
     /// # Errors
     /// Those of [`Hold::run`].
@@ -232,8 +252,9 @@ impl Deref for Guard {
     }
 }
 
-/// A shared hold. It has no token: a fence that compares the highest one seen would refuse the older of two rightful
-/// holders.
+/// A shared hold. Renewal and drop are those of [`Guard`].
+///
+/// It has no token: a fence that compares the highest one seen would refuse the older of two rightful holders.
 #[must_use = "the lock is released as soon as its guard is dropped"]
 #[derive(Debug)]
 pub struct SharedGuard(Hold);

@@ -39,12 +39,17 @@ impl Mutex {
         &self.name
     }
 
-    /// Makes one try.
+    /// Makes one try, of 10 s at most where the engine does not answer.
+    ///
+    /// A guard that was dropped just before may not be released yet: then the lock is still busy.
+    /// [`Guard::release`] waits for that.
     ///
     /// # Errors
     /// [`Busy`](crate::ErrorKind::Busy) when another holds it;
-    /// [`Unreachable`](crate::ErrorKind::Unreachable), [`Refused`](crate::ErrorKind::Refused) or
-    /// [`Unknown`](crate::ErrorKind::Unknown) when the engine did not answer or said no.
+    /// [`Unreachable`](crate::ErrorKind::Unreachable) or [`Unknown`](crate::ErrorKind::Unknown) when the engine did
+    /// not answer; [`Refused`](crate::ErrorKind::Refused), [`Incompatible`](crate::ErrorKind::Incompatible) or
+    /// [`Exhausted`](crate::ErrorKind::Exhausted) when it said no; [`Closed`](crate::ErrorKind::Closed) after
+    /// [`Client::shutdown`].
     ///
     /// # Cancel safety
     /// A future that is dropped leaves nothing behind: the claim is withdrawn in the background.

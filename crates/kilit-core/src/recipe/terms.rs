@@ -13,7 +13,7 @@ pub struct Terms {
     pub purpose: Purpose,
     /// For people who look at the engine.
     pub note: Note,
-    /// The keeper stops renewing after this time, counted from the grant; the hold then ends
+    /// The keeper stops renewing after this time, counted from the grant on the boot-time clock; the hold then ends
     /// with its last deadline, one TTL later at most.
     pub max_hold: Option<Duration>,
     /// How much longer the lock stays closed after a holder that vanished without releasing it: up to 1 h. Other
