@@ -28,7 +28,7 @@ pub static ENGINES: &[Descriptor] = &[Descriptor {
     scheme: "testlease",
     aliases: &[],
     urls: &["testlease://host:port"],
-    about: "a lease server for kilit's own tests",
+    about: "A lease server for kilit's own tests.",
     settings: &[
         ("connect_timeout", "how long to try to connect [default: 5s]"),
         ("timeout", "how long to wait for an answer [default: 2s]"),

@@ -41,7 +41,7 @@ pub(crate) fn assurance() -> Assurance {
         loss_notice: Bound { ttl_percent: 44, fixed: Duration::ZERO },
         crash_release: Bound::ONE_TTL,
         wait_look: Bound::fixed(LOOK),
-        notes: vec!["For kilit's own tests: a server that keeps nothing on disk.".into()],
+        notes: vec!["for kilit's own tests: a server that keeps nothing on disk".into()],
     }
 }
 
