@@ -261,7 +261,8 @@ impl Keeper {
             errors.push(Error::new(
                 ErrorKind::Unknown,
                 format!(
-                    "{left} releases were not answered within {DRAIN_LIMIT:?}; the locks end with their TTL"
+                    "{left} releases were not answered within {DRAIN_LIMIT:?}; leases end with their TTL, \
+                     other holds with this process"
                 ),
             ));
         }
@@ -390,7 +391,7 @@ impl Keeper {
         if let Err(error) = released
             && error.effect() != Effect::Done
         {
-            tracing::warn!(%error, "a release in the background failed; the lock ends with its TTL");
+            tracing::warn!(%error, "a release in the background failed; a lease ends with its TTL, another hold with this process");
             if table.errors.len() < ERRORS_KEPT {
                 table.errors.push(error);
             }
