@@ -1,10 +1,11 @@
 //! The command's process group.
 
 use std::{
-    fs,
+    fs, io,
     time::{Duration, Instant},
 };
 
+use kilit::sys::Readable;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -13,8 +14,12 @@ use rustix::{
         test_kill_process_group,
     },
 };
+use tokio::time::{sleep, timeout};
 
 use crate::signals::needs_continuing;
+
+/// How often is looked whether a process has ended where no descriptor for that is to be had.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// A process group, by the process that leads it. The guardian leaves the leader unreaped for as long as it lives, so
 /// the number cannot come to mean another group.
@@ -56,6 +61,13 @@ impl Group {
                 return false;
             }
             member.wait(left.unwrap_or(Duration::MAX).min(Duration::from_secs(1)));
+        }
+    }
+
+    /// Waits until no member lives. Needs no thread and no descriptor: the system may be out of them. Cancel safe.
+    pub(crate) async fn emptied(self) {
+        while let Some(member) = self.members().first() {
+            member.ended(Duration::from_secs(1)).await;
         }
     }
 
@@ -145,6 +157,16 @@ impl Process {
         let Ok(pidfd) = pidfd_open(self.pid, PidfdFlags::empty()) else { return };
         let within = Timespec { tv_sec: within.as_secs() as i64, tv_nsec: within.subsec_nanos().into() };
         let _ = poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&within));
+    }
+
+    /// The same, beside other work.
+    async fn ended(&self, within: Duration) {
+        match pidfd_open(self.pid, PidfdFlags::empty()).map_err(io::Error::from).and_then(Readable::new) {
+            Ok(pidfd) => {
+                let _ = timeout(within, pidfd.wait()).await;
+            }
+            Err(_) => sleep(LOOK_AGAIN.min(within)).await,
+        }
     }
 }
 

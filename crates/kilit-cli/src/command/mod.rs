@@ -8,7 +8,7 @@ mod man;
 mod run;
 mod status;
 
-use std::io;
+use std::{fs::File, io};
 
 use crate::{
     args::{Args, Command},
@@ -16,6 +16,9 @@ use crate::{
     failure::{Failure, Result},
     guardian,
 };
+
+/// What a runtime and an engine need at least.
+const SPARE_DESCRIPTORS: usize = 16;
 
 /// Runs what was asked for, and says with which number `kilit` exits.
 pub(crate) fn execute(args: Args) -> (Result<ExitCode>, Option<std::num::NonZeroU8>) {
@@ -46,5 +49,8 @@ fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    // A runtime that gets no descriptor for its signals panics, so a few are asked for before.
+    let spare: io::Result<Vec<_>> = (0..SPARE_DESCRIPTORS).map(|_| File::open("/dev/null")).collect();
+    drop(spare?);
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }

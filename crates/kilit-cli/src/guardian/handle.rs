@@ -46,7 +46,7 @@ pub(crate) struct Start {
 pub(crate) enum NotStarted {
     /// The system does not execute it.
     Command(io::Error),
-    /// No guardian could be had.
+    /// No guardian could be had, or the system had no room for another process.
     System(io::Error),
     /// The deadline had come before.
     TooLate,
@@ -100,7 +100,8 @@ impl Waiting {
             }
             Some(Event::NotStarted { errno }) => {
                 end(self.process);
-                Err(NotStarted::Command(io::Error::from_raw_os_error(errno)))
+                let error = io::Error::from_raw_os_error(errno);
+                Err(if is_shortage(errno) { NotStarted::System(error) } else { NotStarted::Command(error) })
             }
             Some(Event::Ended(_)) => {
                 end(self.process);
@@ -203,6 +204,12 @@ impl Guardian {
         self.nudge.abort();
         end(self.process);
     }
+}
+
+/// Whether a process could not be had, whatever it was to execute.
+fn is_shortage(errno: i32) -> bool {
+    use rustix::io::Errno;
+    [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error).contains(&errno)
 }
 
 fn spawn(launch: &mut Command) -> io::Result<(Child, OwnedFd)> {

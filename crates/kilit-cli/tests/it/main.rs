@@ -8,6 +8,7 @@ mod environment;
 mod exit_codes;
 mod guardian;
 mod lease;
+mod limits;
 mod names;
 mod output;
 mod place;

@@ -126,11 +126,9 @@ impl<'a> Watch<'a> {
 
     /// What is left of the group gets the rest of its grace.
     async fn end_group(&mut self) {
-        let group = self.group();
         self.kill_at = self.kill_at.min(self.clock.now() + self.margins.grace);
-        let empty = tokio::task::spawn_blocking(move || group.wait_empty(Duration::MAX));
-        // It ends with the group; nothing in it panics.
-        let _ = self.drive(empty).await;
+        let group = self.group();
+        self.drive(group.emptied()).await;
     }
 
     /// Does what is due until `end` comes.
@@ -186,8 +184,9 @@ impl<'a> Watch<'a> {
         let Some(terminal) = self.terminal else { return };
         let group = self.group();
         // It may have been continued by somebody else.
-        self.wants_terminal = group.is_stopped() && !terminal.give(group);
-        if !self.wants_terminal {
+        self.wants_terminal = group.is_stopped();
+        if self.wants_terminal && terminal.give(group) {
+            self.wants_terminal = false;
             group.signal(Signal::CONT);
         }
     }
