@@ -10,13 +10,13 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     process::{
-        Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, kill_process_group, pidfd_open,
+        Pid, PidfdFlags, Signal, WaitOptions, getpgid, getpid, kill_process, kill_process_group, pidfd_open,
         test_kill_process_group,
     },
 };
 use tokio::time::{sleep, timeout};
 
-use crate::signals::needs_continuing;
+use crate::{guardian::GUARDIAN, signals::needs_continuing};
 
 /// How often is looked whether a process has ended where no descriptor for that is to be had.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -24,38 +24,61 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// A process group, by the process that leads it. The guardian leaves the leader unreaped for as long as it lives, so
 /// the number cannot come to mean another group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Group(pub(crate) Pid);
+pub(crate) struct Group {
+    pub(crate) leader: Pid,
+    /// Whose children members become when their parents have ended: the guardian, or what it is replaced by.
+    pub(crate) guardian: Pid,
+}
 
 impl Group {
     /// Sends `signal` to every member. An empty group is fine. Members that are stopped are continued if it asks them to
     /// end.
     pub(crate) fn signal(self, signal: Signal) {
         // What may not be signalled, another user's process say, is waited for instead.
-        let _ = kill_process_group(self.0, signal);
+        let _ = kill_process_group(self.leader, signal);
         if needs_continuing(signal) && self.members().iter().any(|member| member.stopped) {
-            let _ = kill_process_group(self.0, Signal::CONT);
+            let _ = kill_process_group(self.leader, Signal::CONT);
         }
     }
 
     /// Whether its leader is stopped.
     pub(crate) fn is_stopped(self) -> bool {
-        Process::find(self.0).is_some_and(|leader| leader.stopped)
+        Process::find(self.leader).is_some_and(|leader| leader.stopped)
     }
 
-    /// The members that live; a zombie does not.
+    /// The members that live; a zombie does not. Those of another user may be hidden (`hidepid`): of these, children of
+    /// the guardian are found, which is where the last of them ends up.
     pub(crate) fn members(self) -> Vec<Process> {
-        if test_kill_process_group(self.0) == Err(Errno::SRCH) {
+        if test_kill_process_group(self.leader) == Err(Errno::SRCH) {
             return vec![];
         }
-        Process::all().filter(|process| process.group == Some(self.0) && process.lives).collect()
+        let hidden = children(self.guardian).into_iter().filter_map(Process::hidden);
+        let is_member = |process: &Process| process.group == Some(self.leader) && process.lives;
+        Process::all().chain(hidden).filter(is_member).collect()
     }
 
-    /// Waits until no member lives; for `within` at most. Says whether none does.
+    /// What must have ended before the lock passes on: the members and then, since the command of a run among them has a
+    /// group of its own, the guardians of such runs.
+    fn remaining(self) -> Vec<Process> {
+        let members = self.members();
+        if !members.is_empty() {
+            return members;
+        }
+        // Looked for in this order: they are this guardian's children once their `kilit` has ended.
+        let is_left = |process: &Process| {
+            process.parent == Some(self.guardian)
+                && GUARDIAN.to_str() == Ok(&process.command)
+                && process.lives
+        };
+        Process::all().filter(is_left).collect()
+    }
+
+    /// Waits until nothing of it remains; for `within` at most. Says whether nothing does.
     pub(crate) fn wait_empty(self, within: Duration) -> bool {
         let until = Instant::now().checked_add(within);
         loop {
-            let members = self.members();
-            let Some(member) = members.first() else { return true };
+            let remaining = self.remaining();
+            let Some(member) = remaining.first() else { return true };
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 return false;
@@ -64,14 +87,14 @@ impl Group {
         }
     }
 
-    /// Waits until no member lives. Needs no thread and no descriptor: the system may be out of them. Cancel safe.
+    /// Waits until nothing of it remains. Needs no thread and no descriptor: the system may be out of them. Cancel safe.
     pub(crate) async fn emptied(self) {
-        while let Some(member) = self.members().first() {
+        while let Some(member) = self.remaining().first() {
             member.ended(Duration::from_secs(1)).await;
         }
     }
 
-    /// KILL, until no member lives.
+    /// KILL, until nothing of it remains.
     pub(crate) fn kill(self) {
         loop {
             self.signal(Signal::KILL);
@@ -93,11 +116,18 @@ pub(crate) fn kill_orphans(since: StartTime) {
         for orphan in &orphans {
             let _ = kill_process(orphan.pid, Signal::KILL);
             if orphan.group == Some(orphan.pid) {
-                Group(orphan.pid).signal(Signal::KILL);
+                let _ = kill_process_group(orphan.pid, Signal::KILL);
             }
         }
         first.wait(Duration::from_millis(100));
     }
+}
+
+/// The children of a process, hidden ones too.
+fn children(parent: Pid) -> Vec<Pid> {
+    let parent = parent.as_raw_nonzero();
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+    children.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
 }
 
 /// Reaps every child that has ended.
@@ -128,6 +158,19 @@ impl Process {
         Self::parse(pid, &String::from_utf8_lossy(&stat))
     }
 
+    /// One that `/proc` does not show: what the system tells anybody of it.
+    fn hidden(pid: Pid) -> Option<Self> {
+        if Self::find(pid).is_some() {
+            return None;
+        }
+        let group = Some(getpgid(Some(pid)).ok()?);
+        let lives = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(pidfd) => poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&Timespec::default())) != Ok(1),
+            Err(error) => error != Errno::SRCH,
+        };
+        Some(Self { pid, command: "?".to_owned(), started: 0, lives, stopped: false, parent: None, group })
+    }
+
     /// pid (command) state parent group … and, as the 20th field, the number of threads, as the 22nd, the start.
     fn parse(pid: Pid, stat: &str) -> Option<Self> {
         let (head, tail) = stat.rsplit_once(") ")?;
@@ -138,7 +181,7 @@ impl Process {
             command: head.split_once('(')?.1.to_owned(),
             started: fields.get(19)?.parse().ok()?,
             // One whose first thread has ended looks like a zombie while its other threads run.
-            lives: !matches!(*fields.first()?, "Z" | "X") || *fields.get(17)? != "1",
+            lives: !matches!(*fields.first()?, "Z" | "X") || fields.get(17)?.parse::<u32>().ok()? > 1,
             stopped: fields.first() == Some(&"T"),
             parent: id(1),
             group: id(2),
@@ -194,7 +237,9 @@ mod tests {
         };
         let process = |state, threads| Process::parse(getpid(), &stat(state, threads)).unwrap();
         assert_eq!((process("S", 1).command.as_str(), process("S", 1).started), ("a) b", 4711));
-        assert!(process("S", 1).lives && process("Z", 2).lives && !process("Z", 1).lives);
+        assert!(process("S", 1).lives && process("Z", 2).lives);
+        // While it is reaped it has none.
+        assert!(!process("Z", 1).lives && !process("X", 0).lives);
     }
 
     #[test]
@@ -207,7 +252,7 @@ mod tests {
             .unwrap();
         let mut ready = [0; 6];
         std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut ready).unwrap();
-        let group = Group(Pid::from_child(&shell));
+        let group = Group { leader: Pid::from_child(&shell), guardian: getpid() };
         assert_eq!(group.members().len(), 2);
         assert!(!group.wait_empty(Duration::ZERO));
         group.kill();

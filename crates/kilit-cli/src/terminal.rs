@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::{
-    process::{Pid, getpgrp},
+    process::{Pid, getpgrp, getpid},
     stdio::{stdin, stdout},
     termios::{isatty, tcgetpgrp, tcsetpgrp},
 };
@@ -39,9 +39,9 @@ impl Terminal {
     /// has none to give.
     pub(crate) fn give(&self, group: Group) -> bool {
         if is_foreground() {
-            self.given.set(set_foreground(group.0).is_ok());
+            self.given.set(set_foreground(group.leader).is_ok());
         }
-        tcgetpgrp(stdin()) == Ok(group.0)
+        tcgetpgrp(stdin()) == Ok(group.leader)
     }
 
     /// Gives the foreground to the command's group again, which is to be continued, if that had it before.
@@ -53,8 +53,9 @@ impl Terminal {
 
     /// Takes the foreground back from the command's group, or one that is gone. Another that has it by now keeps it.
     pub(crate) fn take_back(&self, from: Option<Group>) {
-        let Ok(current) = tcgetpgrp(stdin()).map(Group) else { return };
-        if self.given.get() && (Some(current) == from || current.members().is_empty()) {
+        let Ok(leader) = tcgetpgrp(stdin()) else { return };
+        let is_gone = || Group { leader, guardian: getpid() }.members().is_empty();
+        if self.given.get() && (from.is_some_and(|group| group.leader == leader) || is_gone()) {
             let _ = set_foreground(getpgrp());
         }
     }

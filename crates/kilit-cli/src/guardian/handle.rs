@@ -96,7 +96,8 @@ impl Waiting {
             Some(Event::Started(pid)) => {
                 let pid = Pid::from_raw(pid).ok_or(io::Error::from(io::ErrorKind::InvalidData))?;
                 let nudge = nudge_when_ended(pid, pid_of(&self.process));
-                Ok(Guardian { process: self.process, socket, group: Group(pid), nudge })
+                let group = Group { leader: pid, guardian: pid_of(&self.process) };
+                Ok(Guardian { process: self.process, socket, group, nudge })
             }
             Some(Event::NotStarted { errno }) => {
                 end(self.process);

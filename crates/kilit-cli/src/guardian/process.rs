@@ -24,7 +24,10 @@ use rustix::{
 };
 use signal_hook::consts::SIGCHLD;
 
-use super::protocol::{End, Event, Order, receive, send};
+use super::{
+    GUARDIAN,
+    protocol::{End, Event, Order, receive, send},
+};
 use crate::{
     group::{Group, reap_all},
     signals, sys,
@@ -33,8 +36,7 @@ use crate::{
 /// Runs the guardian; `kilit` is at the other end of its stdin. Returns when all is done.
 pub(crate) fn guard(command: &[OsString]) -> io::Result<()> {
     signals::shrug_off_all();
-    // For `ps`; else it would be `exe`.
-    set_name(c"kilit-guardian")?;
+    set_name(GUARDIAN)?;
     set_child_subreaper(Some(getpid()))?;
     let (news, sender) = UnixStream::pair()?;
     news.set_nonblocking(true)?;
@@ -222,7 +224,7 @@ impl Guard<'_> {
 
     fn kill(&self) {
         if let Some(child) = self.child {
-            Group(child).kill();
+            Group { leader: child, guardian: getpid() }.kill();
         }
     }
 }

@@ -10,7 +10,7 @@ use kilit_testbed::{
     wait_until,
 };
 
-use crate::place::{Place, SOON, guardian_of, wait_for_line};
+use crate::place::{Place, SOON, guardian_of, kill, wait_for_line};
 
 /// A holder that writes to the log every few milliseconds, and does not heed TERM.
 #[track_caller]
@@ -108,6 +108,32 @@ fn what_the_command_has_started_is_gone_before_the_lock_passes_on() {
         }
         judge(&log);
     }
+}
+
+#[test]
+fn a_run_within_a_run_is_gone_before_the_outer_lock_passes_on() {
+    let place = Place::new();
+    let log = place.path("log");
+    // It is judged by the outer lock's token.
+    let script = "\"$0\" run y -- env KILIT_TOKEN=$KILIT_TOKEN KILIT_TOKEN_SOURCE=$KILIT_TOKEN_SOURCE \
+                  \"$1\" beat --ignore-term --id first \"$2\"; :";
+    let mut outer = place.kilit(["run", "x", "--", "sh", "-c", script]);
+    let program = outer.get_program().to_owned();
+    let mut outer = Process::spawn(outer.arg(program).arg(testbed()).arg(&log));
+    wait_until("it is at work", SOON, || Judge::read(&log).entries().len() > 1);
+    let mut next = next(&place, &log);
+    let note = place.status("y")["holders"][0]["note"].as_str().unwrap().to_owned();
+    let inner: u32 = note.rsplit_once('/').unwrap().1.parse().unwrap();
+    let guardian = children(inner).parse().unwrap();
+    // The inner command lives on for as long as its guardian does nothing.
+    kill(guardian, Signal::STOP);
+    wait_until_stopped(guardian);
+    outer.kill();
+    wait_gone(inner, SOON);
+    place.run(["run", "--wait", "300ms", "x", "--", "true"]).expect_code(75);
+    kill(guardian, Signal::CONT);
+    next.wait(SOON).expect_code(0);
+    judge(&log);
 }
 
 #[test]
@@ -221,15 +247,14 @@ fn many_orphans_are_reaped_while_the_command_runs() {
     wait_for_line(&mut kilit, "ready");
     let guardian = guardian_of(&kilit);
     wait_until("the guardian has one child left", SOON, || {
-        let children = std::fs::read_to_string(format!("/proc/{guardian}/task/{guardian}/children")).unwrap();
-        children.split_whitespace().count() == 1
+        children(guardian).split_whitespace().count() == 1
     });
     drop(kilit.take_stdin());
     kilit.wait(SOON).expect_code(1);
 }
 
-#[track_caller]
-fn kill(pid: u32, signal: Signal) {
-    let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
-    rustix::process::kill_process(pid, signal).unwrap();
+/// Their process ids.
+fn children(parent: u32) -> String {
+    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap();
+    children.trim_end().to_owned()
 }

@@ -1,4 +1,4 @@
-//! The system has no room: no thread, no process, no descriptor.
+//! The system gives less than usual: no thread, no process, no descriptor, no sight of what others run.
 
 use std::{
     fs::{self, Permissions},
@@ -8,7 +8,7 @@ use std::{
 
 use kilit_testbed::{Process, Signal, process::wait_gone, wait_until};
 
-use crate::place::{Place, SOON, guardian_of, wait_for_line};
+use crate::place::{Place, SOON, guardian_of, kill, wait_for_line};
 
 #[test]
 fn without_a_thread_the_command_is_ended_all_the_same() {
@@ -78,6 +78,42 @@ fn without_descriptors_nothing_is_begun() {
         );
         assert!(codes.contains(&69), "{codes:?}");
     }
+}
+
+#[test]
+fn a_member_that_is_hidden_is_waited_for() {
+    if !rustix::process::getuid().is_root() {
+        println!("skipped: only root can mount /proc with hidepid");
+        return;
+    }
+    let place = Place::new();
+    let sudo = place.path("sudo");
+    Process::run(Command::new("cp").arg("/usr/bin/setpriv").arg(&sudo), SOON).expect_code(0);
+    fs::set_permissions(&sudo, Permissions::from_mode(0o4755)).unwrap();
+    let script = "\"$0\" --reuid 0 sleep 600 & wait";
+    let kilit = kilit_for_all(&place, ["run", "--grace=100ms", "x", "--", "sh", "-c", script]);
+    let mut hidden = Command::new("unshare");
+    let mount = "mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"";
+    hidden
+        .args(["--mount", "sh", "-c", mount, "sh"])
+        .arg(kilit.get_program())
+        .args(kilit.get_args())
+        .arg(sudo);
+    let mut kilit = Process::spawn(hidden.env("KILIT_ENGINE", place.url()));
+    let sleeper = |kilit: &Process| {
+        let sleeps =
+            |pid: &u32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == b"sleep\x00600\0");
+        kilit.family().into_iter().find(sleeps)
+    };
+    wait_until("root sleeps", SOON, || sleeper(&kilit).is_some());
+    let sleeper = sleeper(&kilit).unwrap();
+    kilit.signal(Signal::TERM);
+    // The shell has ended, and what root runs has not.
+    wait_until("only root's process is left", SOON, || kilit.family().len() <= 3);
+    place.run(["run", "--wait=300ms", "x", "--", "true"]).expect_code(75);
+    kill(sleeper, Signal::KILL);
+    kilit.wait(SOON).expect_code(143);
+    place.expect_free("x");
 }
 
 /// `kilit`, where any user can execute it and lock.

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, fs, path::PathBuf, process::Command, time::Duration};
 
-use kilit_testbed::{Process, TempDir, process::Exit, tempdir};
+use kilit_testbed::{Process, Signal, TempDir, process::Exit, tempdir};
 use serde_json::Value;
 
 /// Longer than anything takes that works.
@@ -90,4 +90,10 @@ pub(crate) fn guardian_of(kilit: &Process) -> u32 {
         arguments.starts_with(b"kilit\0guardian\0")
     };
     kilit.family().into_iter().find(is_guardian).expect("a guardian runs")
+}
+
+#[track_caller]
+pub(crate) fn kill(pid: u32, signal: Signal) {
+    let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
 }

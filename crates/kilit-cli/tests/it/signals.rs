@@ -101,8 +101,16 @@ fn the_whole_group_ends_with_the_command() {
 fn a_command_that_is_stopped_is_continued_to_end() {
     let place = Place::new();
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129), (Signal::QUIT, 131)] {
-        let mut kilit =
-            place.start(["run", "--ttl=10m", "--grace=5m", "x", "--", "sh", "-c", "echo ready; sleep 600"]);
+        let mut kilit = place.start([
+            "run",
+            "--ttl=10m",
+            "--grace=5m",
+            "x",
+            "--",
+            "sh",
+            "-c",
+            "echo ready; exec sleep 600",
+        ]);
         kilit.signal(Signal::TSTP);
         let is_kilit = |pid: &u32| [kilit.pid(), guardian_of(&kilit)].contains(pid);
         kilit.family().into_iter().filter(|pid| !is_kilit(pid)).for_each(wait_until_stopped);

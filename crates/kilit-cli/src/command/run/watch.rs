@@ -3,7 +3,7 @@
 use std::{pin::pin, process, time::Duration};
 
 use kilit::{Client, Clock, Hold, LossReason, Moment};
-use rustix::process::Signal;
+use rustix::process::{Signal, getpid};
 
 use super::plan::{Margins, Plan};
 use crate::{
@@ -94,7 +94,7 @@ impl<'a> Watch<'a> {
                 News::WantsTerminal => self.give_terminal(),
                 News::Stopped => self.on_stop(),
                 News::GuardianIsGone => {
-                    self.group().kill();
+                    Group { guardian: getpid(), ..self.group() }.kill();
                     return Outcome::Lost {
                         why: "was given up: the guardian was killed".to_owned(),
                         command: "was ended".to_owned(),
