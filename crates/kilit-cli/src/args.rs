@@ -72,9 +72,13 @@ the lock is released at once, and members of its group that live on are named. W
 gone before the lock is released. If kilit itself is killed, a guardian process kills the group first and lets go of \
 the lock after.
 
-Not covered by the guardian, and only by a fence: processes that left the group (setsid; also a nested `kilit run`, \
-whose own guardian ends its command a moment later); and kilit and its guardian killed or stopped together, as \
-`pkill -9 kilit` does, which hits both.
+A run within a run has a group of its own: when the outer group is killed, the inner guardian ends the inner command, \
+and the outer lock is kept until it has. When the command is stopped (^Z), the lock is kept and renewed: CONT to kilit \
+continues it, INT or TERM ends it.
+
+Not covered by the guardian, and only by a fence: processes that left the group (setsid); and kilit and its guardian \
+killed or stopped together. If both are killed (`pkill -9 kilit` hits both), the command itself dies with them, but \
+processes that it started may live on while the lock is free.
 
 When the engine does not answer in time, the command gets TERM, then KILL, and is dead before the engine can give the \
 lock to another. When the engine itself ended the hold (a break, a deleted key), the command is killed within the \

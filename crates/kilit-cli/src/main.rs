@@ -7,12 +7,9 @@ mod command;
 mod engine;
 mod exit_code;
 mod failure;
-mod group;
 mod guardian;
 mod output;
-mod signals;
 mod sys;
-mod terminal;
 mod usage;
 
 use std::process;

@@ -12,17 +12,18 @@ use std::{
 };
 
 use kilit::{Moment, sys::Readable};
-use rustix::{
-    process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, set_child_subreaper},
-    stdio::stdin,
-};
 use tokio::{
     task::AbortHandle,
     time::{sleep, timeout},
 };
 
-use super::protocol::{End, Event, Order, channel, receive, send};
-use crate::group::{Group, Process, kill_orphans, reap_all};
+use super::protocol::{End, Event, Order, receive, send};
+use crate::sys::{
+    Pid, Signal,
+    children::{adopt_orphans, exit_of, wake},
+    group::{Group, Process, kill_orphans, reap_all},
+    socket, spawn,
+};
 
 /// How long a guardian may be silent about a command that has ended before it is woken, and how long it may take to
 /// end when all is done before it is killed.
@@ -72,8 +73,8 @@ impl Waiting {
     /// Starts a guardian for `command`, without the variables `without` in its environment and the command's.
     pub(crate) fn spawn(command: &[OsString], without: &[&str]) -> io::Result<Self> {
         // What a guardian that was killed leaves behind comes to this process.
-        set_child_subreaper(Some(getpid()))?;
-        let mut launch = Command::new("/proc/self/exe");
+        adopt_orphans()?;
+        let mut launch = Command::new(spawn::THIS_PROGRAM);
         launch.arg0("kilit").args(["guardian", "--"]).args(command).process_group(0);
         for key in without {
             launch.env_remove(key);
@@ -89,7 +90,9 @@ impl Waiting {
             kill_at: start.kill_at.map(Moment::as_nanos),
             foreground: start.foreground,
         };
-        let fds: Vec<_> = iter::once(stdin()).chain(start.lock.as_ref().map(|lock| lock.as_fd())).collect();
+        let stdin = io::stdin();
+        let fds: Vec<_> =
+            iter::once(stdin.as_fd()).chain(start.lock.as_ref().map(|lock| lock.as_fd())).collect();
         let socket = self.order(&order, &fds).await?;
         let started = Process::find(pid_of(&self.process)).map_or(0, |process| process.started);
         match answer(&socket, pid_of(&self.process)).await {
@@ -102,7 +105,11 @@ impl Waiting {
             Some(Event::NotStarted { errno }) => {
                 end(self.process);
                 let error = io::Error::from_raw_os_error(errno);
-                Err(if is_shortage(errno) { NotStarted::System(error) } else { NotStarted::Command(error) })
+                Err(if spawn::is_shortage(errno) {
+                    NotStarted::System(error)
+                } else {
+                    NotStarted::Command(error)
+                })
             }
             Some(Event::Ended(_)) => {
                 end(self.process);
@@ -207,14 +214,8 @@ impl Guardian {
     }
 }
 
-/// Whether a process could not be had, whatever it was to execute.
-fn is_shortage(errno: i32) -> bool {
-    use rustix::io::Errno;
-    [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error).contains(&errno)
-}
-
 fn spawn(launch: &mut Command) -> io::Result<(Child, OwnedFd)> {
-    let (ours, theirs) = channel()?;
+    let (ours, theirs) = socket::pair()?;
     let process = launch.stdin(theirs).spawn()?;
     // The other end must be open in the guardian alone.
     launch.stdin(std::process::Stdio::null());
@@ -242,19 +243,11 @@ fn is_about_the_terminal(signal: i32) -> bool {
     [Signal::TTIN, Signal::TTOU].map(Signal::as_raw).contains(&signal)
 }
 
-fn wake(guardian: Pid) {
-    let _ = kill_process(guardian, Signal::CONT);
-}
-
 /// A guardian that was stopped is continued when its command has ended: nobody else knows how.
 fn nudge_when_ended(command: Pid, guardian: Pid) -> AbortHandle {
     let nudge = async move {
         // No descriptor: the guardian was killed in this moment, which is news enough.
-        let Ok(exit) =
-            pidfd_open(command, PidfdFlags::empty()).map_err(io::Error::from).and_then(Readable::new)
-        else {
-            return;
-        };
+        let Ok(exit) = exit_of(command) else { return };
         let _ = exit.wait().await;
         loop {
             sleep(PATIENCE).await;

@@ -6,62 +6,38 @@ use std::{
     io,
     os::{
         fd::{AsFd, OwnedFd},
-        unix::{ffi::OsStrExt, net::UnixStream, process::CommandExt},
+        unix::{ffi::OsStrExt, process::CommandExt},
     },
     process::{Command, Stdio},
 };
 
 use kilit::Clock;
-use nix::sys::wait;
-use rustix::{
-    event::{PollFd, PollFlags, poll},
-    process::{Pid, WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid},
-    thread::set_name,
-    time::{
-        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-        timerfd_settime,
-    },
-};
-use signal_hook::consts::SIGCHLD;
 
 use super::{
     GUARDIAN,
     protocol::{End, Event, Order, receive, send},
 };
-use crate::{
+use crate::sys::{
+    Pid,
+    children::{self, Ended, adopt_orphans, how_it_ended, how_it_was_stopped, name_this_process, reap_until},
     group::{Group, reap_all},
-    signals, sys,
+    own_pid, signals, spawn,
 };
 
 /// Runs the guardian; `kilit` is at the other end of its stdin. Returns when all is done.
 pub(crate) fn guard(command: &[OsString]) -> io::Result<()> {
     signals::shrug_off_all();
-    set_name(GUARDIAN)?;
-    set_child_subreaper(Some(getpid()))?;
-    let (news, sender) = UnixStream::pair()?;
-    news.set_nonblocking(true)?;
-    // A handler of our own, so that children become zombies even if SIGCHLD was ignored when kilit started.
-    signal_hook::low_level::pipe::register(SIGCHLD, sender)?;
+    name_this_process(GUARDIAN)?;
+    adopt_orphans()?;
+    let watch = children::Watch::new()?;
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
-    Guard {
-        command,
-        socket,
-        news,
-        timer: timer()?,
-        lock: None,
-        child: None,
-        kill_at: None,
-        phase: Phase::Watching,
-    }
-    .run()
+    Guard { command, socket, watch, lock: None, child: None, kill_at: None, phase: Phase::Watching }.run()
 }
 
 struct Guard<'a> {
     command: &'a [OsString],
     socket: OwnedFd,
-    /// Readable when a child may have ended.
-    news: UnixStream,
-    timer: OwnedFd,
+    watch: children::Watch,
     /// The lock's file, shared with `kilit`.
     lock: Option<OwnedFd>,
     /// The command, which leads its group. Not reaped before the end.
@@ -113,12 +89,7 @@ impl Guard<'_> {
     fn watch(&mut self) -> Result<Infallible, Stop> {
         send(&self.socket, &Event::Ready, &[])?;
         loop {
-            let mut fds = [&self.socket.as_fd(), &self.news.as_fd(), &self.timer.as_fd()]
-                .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN));
-            match poll(&mut fds, None) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(io::Error::from(error).into()),
-            }
+            self.watch.wait(&self.socket)?;
             // Orders first: after a stop, the latest deadline counts. Then the clock, before a child's good end.
             self.obey()?;
             if self.phase != Phase::Ended
@@ -165,7 +136,7 @@ impl Guard<'_> {
             .envs(env.iter().map(|(key, value)| (key, OsStr::from_bytes(value))))
             .process_group(0)
             .stdin(Stdio::from(stdin));
-        sys::prepare(&mut command, foreground);
+        spawn::prepare(&mut command, foreground);
         let event = match command.spawn() {
             Ok(child) => {
                 let pid = Pid::from_child(&child);
@@ -186,32 +157,27 @@ impl Guard<'_> {
 
     fn set_deadline(&mut self, at: Option<u64>) -> io::Result<()> {
         self.kill_at = at;
-        let at = at.unwrap_or_default();
-        let once = Itimerspec {
-            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
-            it_value: Timespec { tv_sec: (at / 1_000_000_000) as i64, tv_nsec: (at % 1_000_000_000) as _ },
-        };
-        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once)?;
-        Ok(())
+        self.watch.set_timer(at.unwrap_or_default())
     }
 
     /// Tells `kilit` when the command has ended, and reaps orphans as they end.
     fn look_at_children(&mut self) {
-        drain(&self.news);
+        self.watch.forget_news();
         let Some(child) = self.child.filter(|_| self.phase != Phase::Ended) else { return };
         if let Some(end) = how_it_ended(child) {
             if self.phase == Phase::Watching {
                 // It ended by itself. `kilit` is to be the last who lets go: that wakes the next holder.
                 self.lock = None;
             }
-            return self.tell_end(end);
+            return self.tell_end(match end {
+                Ended::Exited(code) => End::Exited(code),
+                Ended::Killed(signal) => End::Killed(signal),
+            });
         }
         if let Some(signal) = how_it_was_stopped(child) {
             let _ = send(&self.socket, &Event::Stopped(signal), &[]);
         }
-        while let Some(orphan) = ended_child().filter(|pid| Pid::from_raw(pid.as_raw()) != Some(child)) {
-            let _ = wait::waitpid(orphan, None);
-        }
+        reap_until(child);
     }
 
     fn tell_end(&mut self, end: End) {
@@ -224,34 +190,7 @@ impl Guard<'_> {
 
     fn kill(&self) {
         if let Some(child) = self.child {
-            Group { leader: child, guardian: getpid() }.kill();
+            Group { leader: child, guardian: own_pid() }.kill();
         }
     }
-}
-
-/// How the command has ended, if it has. It stays a zombie.
-fn how_it_ended(child: Pid) -> Option<End> {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    let status = waitid(WaitId::Pid(child), options).ok()??;
-    status.terminating_signal().map(End::Killed).or_else(|| status.exit_status().map(End::Exited))
-}
-
-/// The signal by which the command was stopped, if it was since the last look.
-fn how_it_was_stopped(child: Pid) -> Option<i32> {
-    let stopped = waitid(WaitId::Pid(child), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
-    stopped.ok()??.stopping_signal()
-}
-
-/// Some child that has ended. It stays a zombie.
-fn ended_child() -> Option<nix::unistd::Pid> {
-    use wait::{Id, WaitPidFlag};
-    wait::waitid(Id::All, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT).ok()?.pid()
-}
-
-fn timer() -> io::Result<OwnedFd> {
-    Ok(timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?)
-}
-
-fn drain(mut socket: &UnixStream) {
-    while io::Read::read(&mut socket, &mut [0; 64]).is_ok_and(|read| read > 0) {}
 }

@@ -1,16 +1,13 @@
 //! What `kilit` and its guardian say to each other: JSON in packets, with descriptors beside it.
 
 use std::{
-    io::{self, IoSlice, IoSliceMut},
-    mem::MaybeUninit,
+    io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
-};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::sys::socket;
 
 /// From `kilit` to its guardian.
 #[derive(Debug, Serialize, Deserialize)]
@@ -64,45 +61,18 @@ pub(crate) enum End {
 /// Larger than any packet: a name has 512 bytes at most, and a token's source 128.
 const MAX_PACKET: usize = 16 * 1024;
 
-/// The two ends of a channel. A packet arrives whole or not at all; the death of one side is the end of file of the
-/// other.
-pub(super) fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
-}
-
-/// Sends one packet, without ever waiting: `WouldBlock` when the other side has not read for long.
+/// Sends one message, without ever waiting: `WouldBlock` when the other side has not read for long.
 pub(super) fn send(to: impl AsFd, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let packet = serde_json::to_vec(message)?;
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    sendmsg(to, &[IoSlice::new(&packet)], &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
-    Ok(())
+    socket::send(to, &serde_json::to_vec(message)?, fds)
 }
 
-/// Reads one packet and its descriptors, without waiting; `None` when the other side is gone.
+/// Reads one message and its descriptors, without waiting; `None` when the other side is gone.
 pub(super) fn receive<T: DeserializeOwned>(from: impl AsFd) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
     let mut packet = [0; MAX_PACKET];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let read = match recvmsg(from, &mut [IoSliceMut::new(&mut packet)], &mut control, flags) {
-        Ok(read) => read.bytes,
-        // A peer that died with packets of ours unread.
-        Err(rustix::io::Errno::CONNRESET) => 0,
-        Err(error) => return Err(error.into()),
-    };
-    if read == 0 {
-        return Ok(None);
+    match socket::receive(from, &mut packet)? {
+        (0, _) => Ok(None),
+        (read, fds) => Ok(Some((serde_json::from_slice(&packet[..read])?, fds))),
     }
-    let fds = control.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
-        _ => None,
-    });
-    let fds = fds.flatten().collect();
-    Ok(Some((serde_json::from_slice(&packet[..read])?, fds)))
 }
 
 #[cfg(test)]
@@ -113,7 +83,7 @@ mod tests {
 
     #[test]
     fn packets_carry_descriptors() {
-        let (ours, theirs) = channel().unwrap();
+        let (ours, theirs) = socket::pair().unwrap();
         assert_eq!(receive::<Event>(&theirs).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         let (mut reader, writer) = io::pipe().unwrap();
         let env = vec![("KILIT_NAME".to_owned(), vec![0xff; 512])];

@@ -161,8 +161,10 @@ fn the_help_of_run_says_what_it_cannot_do() {
         "absent under --shared",
         "not re-entrant",
         "not on any engine yet",
-        "left the group (setsid; also a nested `kilit run`",
-        "killed or stopped together, as `pkill -9 kilit` does",
+        "A run within a run has a group of its own",
+        "left the group (setsid)",
+        "killed or stopped together",
+        "`pkill -9 kilit` hits both",
         "Different users or environments (sudo, cron) do not exclude each other",
     ] {
         assert!(help.contains(limit), "{limit}");

@@ -87,9 +87,9 @@ fn the_whole_group_ends_with_the_command() {
         (Signal::QUIT, 131),
         (Signal::USR1, 138),
     ] {
-        // The grandchild ignores the signal; the command does not.
+        // The grandchild ignores the signal; the command does not, and has a second to die of it.
         let script = "(trap '' TERM INT HUP QUIT USR1; echo ready; sleep 600; :) & sleep 600; :";
-        let mut kilit = place.start(["run", "--ttl", "1s", "x", "--", "sh", "-c", script]);
+        let mut kilit = place.start(["run", "--grace", "1s", "x", "--", "sh", "-c", script]);
         kilit.signal(signal);
         kilit.wait(SOON).expect_code(code);
         expect_no_family(&kilit);

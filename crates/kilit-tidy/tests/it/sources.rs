@@ -26,6 +26,25 @@ fn unsafe_code_is_in_sys_modules_only() {
 }
 
 #[test]
+fn the_operating_system_is_asked_in_sys_modules_only() {
+    let published = ["kilit/", "kilit-core/", "kilit-memory/", "kilit-file/", "kilit-cli/"];
+    let is_ours = |path: &str| published.iter().any(|name| path.starts_with(&format!("crates/{name}src/")));
+    // Names of errors are no calls.
+    let asks = |line: &str| {
+        let calls = line.replace("rustix::io::Errno", "");
+        ["rustix::", "nix::sys", "nix::unistd", "\"/proc/"].iter().any(|form| calls.contains(form))
+    };
+    let program = |text: &str| text.split("#[cfg(test)]").next().unwrap_or_default().lines().any(asks);
+    let wrong = files("crates", &[".rs"])
+        .into_iter()
+        .filter(|(path, text)| is_ours(path) && !path.contains("/src/sys/") && program(text))
+        .map(|(path, _)| {
+            format!("{path} asks the operating system; a port would have to find that: move it to `sys`")
+        });
+    nothing(wrong.collect());
+}
+
+#[test]
 fn every_crate_root_says_that_it_has_no_unsafe_code() {
     let is_root = |path: &str| {
         let program = path.split_once("/src/bin/").is_some_and(|(_, file)| !file.contains('/'));

@@ -21,11 +21,9 @@ use crate::{
     engine::Choice,
     exit_code::ExitCode,
     failure::{Failure, Result},
-    group::Group,
     guardian::{Guardian, NotStarted, Start, Waiting},
     output::{json::escape, say},
-    signals::Signals,
-    terminal::Terminal,
+    sys::{group::Group, signals::Signals, terminal::Terminal},
 };
 
 /// How long the withdrawal of a claim, or the release of a lock that is lost, may keep `kilit` from ending.

@@ -3,16 +3,19 @@
 use std::{pin::pin, process, time::Duration};
 
 use kilit::{Client, Clock, Hold, LossReason, Moment};
-use rustix::process::{Signal, getpid};
 
 use super::plan::{Margins, Plan};
 use crate::{
     exit_code::ExitCode,
-    group::Group,
     guardian::{End, Guardian, News},
     output::say,
-    signals::Signals,
-    terminal::{Terminal, is_foreground},
+    sys::{
+        Signal,
+        group::Group,
+        own_pid,
+        signals::Signals,
+        terminal::{Terminal, is_foreground},
+    },
 };
 
 /// How long after a KILL that did not empty the group the next is sent.
@@ -94,7 +97,7 @@ impl<'a> Watch<'a> {
                 News::WantsTerminal => self.give_terminal(),
                 News::Stopped => self.on_stop(),
                 News::GuardianIsGone => {
-                    Group { guardian: getpid(), ..self.group() }.kill();
+                    Group { guardian: own_pid(), ..self.group() }.kill();
                     return Outcome::Lost {
                         why: "was given up: the guardian was killed".to_owned(),
                         command: "was ended".to_owned(),

@@ -9,7 +9,7 @@ use rustix::{
     termios::{isatty, tcgetpgrp, tcsetpgrp},
 };
 
-use crate::group::Group;
+use super::group::Group;
 
 /// The terminal on stdin.
 #[derive(Debug)]

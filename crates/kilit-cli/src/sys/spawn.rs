@@ -1,12 +1,21 @@
-//! The one thing that needs code between `fork` and `exec`.
+//! Starting a process: what needs code between `fork` and `exec`, and what its failure means.
 
 #![allow(unsafe_code)]
 
 use std::{io, os::unix::process::CommandExt, process::Command};
 
+use rustix::io::Errno;
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
-use crate::terminal::set_foreground;
+use super::terminal::set_foreground;
+
+/// A path that leads to the program that runs, also when its file was replaced.
+pub(crate) const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// Whether a process could not be had, whatever it was to execute.
+pub(crate) fn is_shortage(errno: i32) -> bool {
+    [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error).contains(&errno)
+}
 
 /// Makes `command`, which leads a process group of its own, end with the thread that spawns it: the guardian may be
 /// killed together with `kilit`. With `foreground` it takes that of the terminal on its stdin before it begins. Were it

@@ -16,7 +16,8 @@ use rustix::{
 };
 use tokio::time::{sleep, timeout};
 
-use crate::{guardian::GUARDIAN, signals::needs_continuing};
+use super::signals::needs_continuing;
+use crate::guardian::GUARDIAN;
 
 /// How often is looked whether a process has ended where no descriptor for that is to be had.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
