@@ -2,7 +2,7 @@
 
 use std::{env, ffi::OsString, time::Duration};
 
-use kilit::{LockName, Note, Share, TTL_RANGE, Terms, deadline::drift_allowance};
+use kilit::{LockName, Note, Share, Terms, deadline::drift_allowance};
 
 use crate::{
     args::{self, Wait},
@@ -48,9 +48,6 @@ impl Plan {
             max_hold: args.max_hold,
             lock_delay: args.lock_delay,
         };
-        if !TTL_RANGE.contains(&terms.ttl) {
-            return Err(Failure::usage(format!("--ttl: {:?} is outside 100ms to 7d", terms.ttl)));
-        }
         let plan = Self {
             name: args.name.lock()?,
             share,
