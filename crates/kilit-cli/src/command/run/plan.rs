@@ -95,6 +95,8 @@ fn hidden() -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use kilit::TTL_RANGE;
+
     use super::*;
 
     const fn ms(ms: u64) -> Duration {
