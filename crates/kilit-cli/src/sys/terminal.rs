@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::{
-    process::{Pid, getpgrp, getpid},
+    process::{Pid, getpid},
     stdio::{stdin, stdout},
     termios::{isatty, tcgetpgrp, tcsetpgrp},
 };
@@ -56,14 +56,19 @@ impl Terminal {
         let Ok(leader) = tcgetpgrp(stdin()) else { return };
         let is_gone = || Group { leader, guardian: getpid() }.members().is_empty();
         if self.given.get() && (from.is_some_and(|group| group.leader == leader) || is_gone()) {
-            let _ = set_foreground(getpgrp());
+            let _ = own_group().map(set_foreground);
         }
     }
 }
 
 /// Whether this process has the foreground.
 pub(crate) fn is_foreground() -> bool {
-    tcgetpgrp(stdin()) == Ok(getpgrp())
+    own_group().is_some_and(|own| tcgetpgrp(stdin()) == Ok(own))
+}
+
+/// This process's group; `None` where that is of another PID namespace.
+fn own_group() -> Option<Pid> {
+    Pid::from_raw(nix::unistd::getpgrp().as_raw())
 }
 
 /// Gives the foreground of the terminal on stdin to `group`, from the background too. Async-signal-safe.

@@ -187,3 +187,14 @@ fn a_background_job_gets_the_terminal_when_it_is_brought_to_the_foreground() {
     terminal.type_in(b"exit\n");
     terminal.process.wait(SOON).expect_code(0);
 }
+
+#[test]
+fn a_group_of_another_pid_namespace_has_no_foreground_and_is_no_panic() {
+    if !rustix::process::getuid().is_root() {
+        println!("skipped: only root can make a PID namespace");
+        return;
+    }
+    let place = Place::new();
+    let exit = on_a_terminal(&place, "unshare --pid --fork \"$KILIT\" run x -- echo inside", "inside", b"");
+    assert!(exit.expect_code(0).stdout.contains("inside"));
+}
