@@ -106,7 +106,8 @@ impl<'a> Card<'a> {
             since: since.as_millis() as u64,
             lock_delay: claim.lock_delay,
             check,
-            pid: here.pid,
+            // Asked anew: a forked child has inherited all that its parent knew of itself.
+            pid: std::process::id(),
             pid_namespace: here.pid_namespace,
         }
     }

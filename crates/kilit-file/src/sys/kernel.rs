@@ -21,7 +21,6 @@ const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 pub(crate) struct Here {
     /// The kernel's boot id.
     pub(crate) boot: u128,
-    pub(crate) pid: u32,
     /// Zero when unknown.
     pub(crate) pid_namespace: u64,
 }
@@ -31,11 +30,7 @@ impl Here {
         let boot = sys::boot_id().and_then(|id| u128::from_str_radix(&id.replace('-', ""), 16).ok());
         // Without one, an id of our own: then nobody trusts another's position, and each grant draws a block.
         let random = || u128::from_str_radix(&OwnerId::random().to_string(), 16).unwrap_or_default();
-        Self {
-            boot: boot.unwrap_or_else(random),
-            pid: std::process::id(),
-            pid_namespace: pid_namespace().unwrap_or_default(),
-        }
+        Self { boot: boot.unwrap_or_else(random), pid_namespace: pid_namespace().unwrap_or_default() }
     }
 }
 
