@@ -13,6 +13,8 @@ pub mod overlap;
 pub mod ports;
 pub mod process;
 pub mod server;
+pub mod tls;
+pub mod until_eof;
 
 pub use process::{Process, Signal, is_gone, wait_until};
 pub use tempfile::{TempDir, tempdir};

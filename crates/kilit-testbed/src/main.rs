@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::{
+    ffi::OsString,
     io::{self, ErrorKind, Read, Write},
     net::Ipv4Addr,
     path::PathBuf,
@@ -17,6 +18,7 @@ use kilit_core::{Clock, Error, FenceError, FencingToken, Refused, TokenSource};
 use kilit_testbed::{
     fence_sqlite::Stock,
     overlap::{Event, Judge, Visitor},
+    until_eof,
 };
 use kilit_testlease::{Node, serve};
 use tokio::net::TcpListener;
@@ -91,6 +93,19 @@ enum Command {
         /// Ends when stdin does.
         #[arg(long)]
         until_eof: bool,
+    },
+    /// Becomes another program, which is killed when stdin ends.
+    UntilEof {
+        /// The program.
+        program: OsString,
+        /// Its arguments.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Kills the parent process when stdin ends.
+    WatchStdin {
+        /// The parent's process id.
+        pid: i32,
     },
 }
 
@@ -175,6 +190,11 @@ fn run(command: Command) -> Result<ExitCode, Box<dyn std::error::Error>> {
             println!("{}", value.ok_or("there is no such value")?);
         }
         Command::LeaseServer { port, until_eof } => lease_server(port, until_eof)?,
+        Command::UntilEof { program, arguments } => {
+            let error = until_eof::become_program(&program, &arguments);
+            return Err(format!("{}: {error}", program.display()).into());
+        }
+        Command::WatchStdin { pid } => until_eof::watch_stdin(pid)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,7 @@
 //! Server processes: started on a free port in a temporary directory, awaited until ready, killed at the end.
 
 mod lease;
+pub mod redis;
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -10,6 +11,7 @@ use std::{
 };
 
 pub use lease::LeaseServer;
+pub use redis::Redis;
 use tempfile::TempDir;
 
 use crate::{Process, ports::free_port, process::poll_until};
@@ -62,9 +64,23 @@ impl<S: Spec> Server<S> {
         self.dir.path()
     }
 
-    /// Its process, to be stopped or looked at.
+    /// Its process, to be looked at.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
+    }
+
+    /// SIGSTOP, and waits until it stands still.
+    ///
+    /// # Panics
+    /// When it does not stop within ten seconds.
+    #[track_caller]
+    pub fn stop(&self) {
+        self.process.stop();
+    }
+
+    /// SIGCONT.
+    pub fn resume(&self) {
+        self.process.resume();
     }
 
     /// SIGKILL.
@@ -98,6 +114,8 @@ fn launch<S: Spec>(spec: &S, port: u16, dir: &Path) -> Result<Process, String> {
     });
     match ready {
         Some(ready) => ready.map(|()| process),
-        None => panic!("not ready within {WITHIN:?}: {process:?}\n{}", process.stderr()),
+        None => {
+            panic!("not ready within {WITHIN:?}: {process:?}\n{}\n{}", process.stdout(), process.stderr())
+        }
     }
 }

@@ -7,6 +7,8 @@ mod lease;
 mod ports;
 mod process;
 mod program;
+mod redis;
+mod until_eof;
 
 use std::time::Duration;
 

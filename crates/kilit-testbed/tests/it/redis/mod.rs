@@ -1,0 +1,3 @@
+//! Redis servers of every kind start, answer, and fail as they are told to.
+
+mod standalone;
