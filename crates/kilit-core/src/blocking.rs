@@ -4,11 +4,9 @@
 
 use std::{ops::Deref, time::Duration};
 
-use pollster::block_on;
-
 use crate::{
     Descriptor, EngineUrl, Error, Evicted, FencingToken, Finding, Hold, LockName, LockStatus, Result, Target,
-    Terms,
+    Terms, runtime::block_on,
 };
 
 /// As [`crate::Client`].

@@ -28,7 +28,7 @@ mod inspect;
 mod name;
 mod owner;
 mod recipe;
-mod runtime;
+pub mod runtime;
 pub mod sys;
 mod token;
 mod url;
