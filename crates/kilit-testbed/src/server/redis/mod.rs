@@ -5,11 +5,17 @@
 
 mod client;
 mod clock;
+mod cluster;
 mod monitor;
+mod replicas;
+mod sentinel;
 mod standalone;
 
 pub use self::{
     client::Redislike,
+    cluster::RedisCluster,
     monitor::Monitor,
+    replicas::RedisWithReplicas,
+    sentinel::{MASTER, RedisSentinel, Sentinel},
     standalone::{Persistence, Redis},
 };

@@ -10,6 +10,7 @@ use std::{
 use super::{client::Redislike, clock};
 use crate::{
     Process,
+    ports::free_port,
     server::{Server, Spec},
     tls::{Identity, ServerCert, TestCa},
     until_eof::until_eof,
@@ -34,6 +35,7 @@ pub struct Redis {
     password: Option<String>,
     tls: Option<Identity>,
     clock_shim: bool,
+    cluster: bool,
 }
 
 impl Redis {
@@ -91,6 +93,12 @@ impl Redis {
         self.clock_shim = true;
         self
     }
+
+    /// Is a node of a cluster.
+    pub(super) fn cluster(mut self) -> Self {
+        self.cluster = true;
+        self.config("cluster-enabled yes").config("cluster-node-timeout 1000")
+    }
 }
 
 impl Server<Redis> {
@@ -138,7 +146,8 @@ impl Spec for Redis {
             // Where many servers are one system, a test should not wait for their timers.
             let common = "save \"\"\nenable-debug-command local\nrepl-diskless-sync-delay 0\n\
                           repl-ping-replica-period 1\nmasteruser testbed\nmasterauth any\n";
-            format!("{}{port}\n{common}{}\n", base(dir), self.lines.join("\n"))
+            let bus = if self.cluster { format!("cluster-port {}\n", free_port()) } else { String::new() };
+            format!("{}{port}\n{bus}{common}{}\n", base(dir), self.lines.join("\n"))
         });
         let mut command = until_eof("redis-server");
         command.arg(path);

@@ -1,3 +1,6 @@
 //! Redis servers of every kind start, answer, and fail as they are told to.
 
+mod cluster;
+mod replicas;
+mod sentinel;
 mod standalone;
