@@ -108,7 +108,8 @@ impl Clock {
     pub async fn sleep_until(&self, moment: Moment) {
         match &self.0 {
             _ if moment == Moment::FAR => std::future::pending().await,
-            None => sys::sleep_until(moment).await,
+            // Boxed: most futures that may sleep never do, and are moved about.
+            None => Box::pin(sys::sleep_until(moment)).await,
             Some(manual) => {
                 let mut moved = manual.moved.subscribe();
                 while self.now() < moment {

@@ -1,6 +1,13 @@
 //! Who asks: the claim's random id and a note for people.
 
-use std::{cell::RefCell, fmt, str::FromStr, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    fmt,
+    hash::{BuildHasherDefault, Hasher},
+    str::FromStr,
+    sync::Arc,
+};
 
 use crate::{Error, Result, sys};
 
@@ -20,7 +27,11 @@ impl OwnerId {
     /// Its text: 32 lower-case hexadecimal digits.
     pub fn to_hex(self) -> [u8; 32] {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        std::array::from_fn(|place| DIGITS[(self.0 >> (4 * (31 - place))) as usize & 0xf])
+        let mut text = [0; 32];
+        for (pair, byte) in text.chunks_exact_mut(2).zip(self.0.to_be_bytes()) {
+            pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 0xf)]]);
+        }
+        text
     }
 }
 
@@ -37,7 +48,7 @@ struct Pool {
 
 impl Pool {
     fn draw(&mut self) -> [u8; 16] {
-        let process = std::process::id();
+        let process = sys::process_id();
         if self.left == 0 || self.process != process {
             // Without randomness no identity is safe; the call cannot fail on the systems that are supported.
             getrandom::fill(self.bytes.as_flattened_mut()).expect("the kernel gives random bytes");
@@ -71,6 +82,29 @@ impl FromStr for OwnerId {
                 Err(Error::invalid("an owner id is 32 lower-case hexadecimal digits, as `status` prints it"))
             }
         }
+    }
+}
+
+/// A map by owner.
+pub(crate) type OwnerMap<V> = HashMap<OwnerId, V, BuildHasherDefault<OwnerHasher>>;
+
+/// An id is random, so a part of it is as good as any hash.
+#[derive(Debug, Default)]
+pub(crate) struct OwnerHasher(u64);
+
+impl Hasher for OwnerHasher {
+    fn write_u128(&mut self, id: u128) {
+        self.0 = id as u64;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 

@@ -85,7 +85,7 @@ impl<'a> Attempt<'a> {
             Taken::Not(tried) => return Ok(tried),
             Taken::Shared => None,
             Taken::Exclusive { next: Some(next), .. } => Some(next),
-            Taken::Exclusive { next: None, last } => Some(self.draw(last).await?),
+            Taken::Exclusive { next: None, last } => Some(Box::pin(self.draw(last)).await?),
         };
         let lock = file.take().expect("a lock file that was taken is open");
         let card = Card::new(self.claim, self.session.config.check, self.session.here);
@@ -213,14 +213,17 @@ impl<'a> Attempt<'a> {
         let Some(record) = record.filter(|record| record.origin.boot == self.session.here.boot) else {
             return Ok(None);
         };
+        let mut delay = match record.state {
+            State::Held => record.card.lock_delay,
+            _ => Duration::ZERO,
+        };
+        if delay.is_zero() && record.closed_until == Moment::from_nanos(0) && !flagged {
+            return Ok(None);
+        }
         let now = self.session.clock().now();
         let noted = match record.closed_until {
             until if until > now + MAX_LOCK_DELAY => now, // Nothing that kilit has written.
             until => until,
-        };
-        let mut delay = match record.state {
-            State::Held => record.card.lock_delay,
-            _ => Duration::ZERO,
         };
         let mut dead_seats = vec![];
         // A reader that vanished does not disturb others.

@@ -1,9 +1,6 @@
 //! Lock files that stay open between two holds of one name: to open and close one is most of what a hold costs.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use kilit_core::LockName;
 
@@ -18,7 +15,8 @@ pub(crate) struct Idle(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    files: HashMap<LockName, Arc<LockFile>>,
+    /// One of each name. So few are searched sooner than a name is hashed.
+    files: Vec<(LockName, Arc<LockFile>)>,
     process: u32,
 }
 
@@ -28,22 +26,34 @@ impl Idle {
     pub(crate) fn take(&self, name: &LockName, process: u32) -> Option<Arc<LockFile>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.process != process {
-            *kept = Kept { files: HashMap::new(), process };
+            *kept = Kept { files: Vec::with_capacity(KEPT), process };
         }
-        kept.files.remove(name)
+        kept.take(name)
     }
 
     /// Keeps a file that was just unlocked by this `process`.
     pub(crate) fn keep(&self, name: &LockName, file: Arc<LockFile>, process: u32) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let has_room = kept.files.len() < KEPT || kept.files.contains_key(name);
-        let closed = if kept.process == process && has_room {
-            kept.files.insert(name.clone(), file)
+        let closed = if kept.process == process {
+            let older = kept.take(name);
+            if kept.files.len() < KEPT {
+                kept.files.push((name.clone(), file));
+                older
+            } else {
+                Some(file)
+            }
         } else {
             Some(file)
         };
         // Closing wakes whoever watches: not under the mutex.
         drop(kept);
         drop(closed);
+    }
+}
+
+impl Kept {
+    fn take(&mut self, name: &LockName) -> Option<Arc<LockFile>> {
+        let at = self.files.iter().position(|(kept, _)| kept == name)?;
+        Some(self.files.swap_remove(at).1)
     }
 }

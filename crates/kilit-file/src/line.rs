@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use kilit_core::{LockName, Mode};
+use kilit_core::{LockName, Mode, sys::process_id};
 
 use crate::{
     layout,
@@ -110,7 +110,7 @@ impl Line {
         if !file.try_lock(Mode::Exclusive)? || !file.is_current()? {
             return Ok(None);
         }
-        let place = Place { file, number, pid: std::process::id() };
+        let place = Place { file, number, pid: process_id() };
         place.file.write(0, Position::default(), card, State::Held, name)?;
         Ok(Some(place))
     }
@@ -233,7 +233,7 @@ impl Place {
     /// Removes the file, which wakes who watches it.
     pub(crate) fn leave(&self) {
         // A copy in a forked child leaves its parent's place alone.
-        if self.pid != std::process::id() || !self.is_current().unwrap_or(false) {
+        if self.pid != process_id() || !self.is_current().unwrap_or(false) {
             return;
         }
         // Unlinked while it is still locked: an unlocked one could be removed by another, and the path be a younger

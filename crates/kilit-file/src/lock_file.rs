@@ -3,7 +3,7 @@
 use std::{
     fs::{File, TryLockError},
     io,
-    os::{fd::OwnedFd, unix::fs::FileExt},
+    os::fd::OwnedFd,
     path::Path,
     sync::Arc,
 };
@@ -98,7 +98,7 @@ impl LockFile {
 
     /// Reads all of it.
     pub(crate) fn read<'b>(&self, buffer: &'b mut [u8; record::MAX_LEN]) -> io::Result<&'b [u8]> {
-        let len = self.file.read_at(buffer, 0)?;
+        let len = files::read_at(&self.file, buffer, 0)?;
         Ok(&buffer[..len])
     }
 
@@ -113,38 +113,38 @@ impl LockFile {
     ) -> io::Result<()> {
         let mut buffer = [0; record::MAX_LEN];
         let record = record::encode(&mut buffer, state, self.origin(boot), position, card, name);
-        self.file.write_all_at(record, record::RECORD_AT)
+        files::write_all_at(&self.file, record, record::RECORD_AT)
     }
 
     /// Notes how the hold ended.
     pub(crate) fn mark(&self, state: State) -> io::Result<()> {
-        self.file.write_all_at(&[state as u8], record::STATE_AT)
+        files::write_all_at(&self.file, &[state as u8], record::STATE_AT)
     }
 
     /// Keeps the lock closed until `moment`, whoever comes.
     pub(crate) fn close_until(&self, moment: Moment) -> io::Result<()> {
-        self.file.write_all_at(&moment.as_nanos().to_le_bytes(), record::CLOSED_AT)
+        files::write_all_at(&self.file, &moment.as_nanos().to_le_bytes(), record::CLOSED_AT)
     }
 
     /// Whether the line is worth a look.
     pub(crate) fn has_flag(&self) -> io::Result<bool> {
         let mut flag = [0];
-        Ok(self.file.read_at(&mut flag, record::LINE_AT)? == 1 && flag == [1])
+        Ok(files::read_at(&self.file, &mut flag, record::LINE_AT)? == 1 && flag == [1])
     }
 
     /// Says so, unless that is said already.
     pub(crate) fn raise_flag(&self) -> io::Result<()> {
-        if self.has_flag()? { Ok(()) } else { self.file.write_all_at(&[1], record::LINE_AT) }
+        if self.has_flag()? { Ok(()) } else { files::write_all_at(&self.file, &[1], record::LINE_AT) }
     }
 
     /// Takes that back.
     pub(crate) fn lower_flag(&self) -> io::Result<()> {
-        self.file.write_all_at(&[0], record::LINE_AT)
+        files::write_all_at(&self.file, &[0], record::LINE_AT)
     }
 
     /// Asks the hold of `owner` to stop.
     pub(crate) fn ask_to_stop(&self, owner: &record::OwnerText) -> io::Result<()> {
-        self.file.write_all_at(owner, record::BREAK_AT)
+        files::write_all_at(&self.file, owner, record::BREAK_AT)
     }
 
     /// A second descriptor of the same lock.

@@ -14,7 +14,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use kilit_core::{Claim, LockName, Mode, Moment};
+use kilit_core::{Claim, LockName, Mode, Moment, sys::process_id};
 
 use crate::sys::kernel::Here;
 
@@ -107,7 +107,7 @@ impl<'a> Card<'a> {
             lock_delay: claim.lock_delay,
             check,
             // Asked anew: a forked child has inherited all that its parent knew of itself.
-            pid: std::process::id(),
+            pid: process_id(),
             pid_namespace: here.pid_namespace,
         }
     }

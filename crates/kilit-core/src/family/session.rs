@@ -2,7 +2,6 @@
 //! and ends with it.
 
 use std::{
-    collections::HashMap,
     fmt, io,
     os::fd::OwnedFd,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,7 +10,7 @@ use std::{
 
 use crate::{
     Answer, Assurance, BoxFuture, Claim, Clock, Engine, Evicted, FencingToken, Finding, Grant, LockName,
-    LockStatus, LossReason, Moment, OwnerId, Released, Renewal, Result, Target,
+    LockStatus, LossReason, Moment, OwnerId, Released, Renewal, Result, Target, owner::OwnerMap,
 };
 
 /// An engine whose holds are tied to something that this process keeps open.
@@ -77,7 +76,7 @@ pub struct Gripped<H> {
 #[derive(Debug)]
 pub struct SessionEngine<S: Session> {
     session: S,
-    holds: Mutex<HashMap<OwnerId, Held<S::Hold>>>,
+    holds: Mutex<OwnerMap<Held<S::Hold>>>,
 }
 
 struct Held<H> {
@@ -103,7 +102,7 @@ impl<S: Session> SessionEngine<S> {
         &self.session
     }
 
-    fn holds(&self) -> MutexGuard<'_, HashMap<OwnerId, Held<S::Hold>>> {
+    fn holds(&self) -> MutexGuard<'_, OwnerMap<Held<S::Hold>>> {
         self.holds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -5,7 +5,6 @@
 //! a third of its TTL costs no message and no wake-up.
 
 use std::{
-    collections::HashMap,
     mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -22,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::{LossReason, signal::Signal};
 use crate::{
     BoxFuture, Claim, Clock, Effect, Engine, Error, ErrorKind, Moment, OwnerId, Released, Renewal, Result,
-    deadline, runtime::Lifeline,
+    deadline, owner::OwnerMap, runtime::Lifeline,
 };
 
 /// How long [`Keeper::drain`] waits for releases that the engine does not answer.
@@ -43,13 +42,13 @@ pub(crate) struct Keeper {
     latency: AtomicU64,
     /// From 0 to 1: clients do not renew in step. One for all holds of a client, so that a later one is due later.
     jitter: f64,
-    /// No new holds.
+    /// Tells claims that wait of [`Table::closed`].
     closed: CancellationToken,
 }
 
 #[derive(Debug)]
 struct Table {
-    holds: HashMap<OwnerId, Entry>,
+    holds: OwnerMap<Entry>,
     releases: Vec<Arc<Claim>>,
     releasing: usize,
     /// When the loop wakes up by itself.
@@ -58,6 +57,8 @@ struct Table {
     last_due: Moment,
     /// The client is gone: end when nothing is left.
     ending: bool,
+    /// No new holds.
+    closed: bool,
     errors: Vec<Error>,
 }
 
@@ -81,12 +82,13 @@ struct Plan {
 impl Keeper {
     pub(crate) fn new(engine: Arc<dyn Engine>) -> Self {
         let table = Table {
-            holds: HashMap::new(),
+            holds: OwnerMap::default(),
             releases: Vec::new(),
             releasing: 0,
             wake_at: Moment::FAR,
             last_due: Moment::FAR,
             ending: false,
+            closed: false,
             errors: Vec::new(),
         };
         Self {
@@ -131,7 +133,7 @@ impl Keeper {
         let renew_at = self.next_renewal(&claim, signal.deadline(), now);
         let due = renew_at.min(signal.deadline()).min(signal.keep_until());
         let mut table = self.table();
-        if self.closed.is_cancelled() {
+        if table.closed {
             drop(table);
             signal.lose(LossReason::Shutdown, now);
             return self.release_later(&claim, None);
@@ -208,16 +210,20 @@ impl Keeper {
     async fn try_release(&self, claim: &Claim, now: Moment, until: Moment) -> Result<Released> {
         let mut sent = now;
         let until = until.min(sent + claim.ttl);
-        let mut delays = retry_delays(claim.ttl / 10);
+        let mut delays = None;
         loop {
             let error = match self.clock().timeout_at(until, self.engine.release(claim)).await {
                 Some(Ok(released)) => {
-                    self.note_latency(self.clock().now().since(sent));
+                    // Where there are no leases it tells little, and the clock costs as much.
+                    if self.engine.assurance().leases {
+                        self.note_latency(self.clock().now().since(sent));
+                    }
                     return Ok(released);
                 }
                 Some(Err(error)) => error,
                 None => Error::new(ErrorKind::Unknown, "the release was not answered before the deadline"),
             };
+            let delays = delays.get_or_insert_with(|| retry_delays(claim.ttl / 10));
             let retry_at = self.clock().now() + delays.next().unwrap_or(Duration::from_secs(1));
             let hopeless =
                 matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Refused | ErrorKind::Unsupported);
@@ -234,6 +240,7 @@ impl Keeper {
         {
             let now = self.clock().now();
             let mut table = self.table();
+            table.closed = true;
             self.closed.cancel();
             let live: Vec<_> = table.holds.drain().map(|(_, entry)| entry).collect();
             for entry in live {

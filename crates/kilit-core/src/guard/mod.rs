@@ -130,8 +130,9 @@ impl Hold {
     /// # Cancel safety
     /// When the future is dropped, the release goes on in the background.
     pub async fn release(mut self) -> Result<()> {
-        let keeper = self.client.keeper().clone();
-        let released = self.client.runtime().enter(keeper.release(&self.claim, &self.signal)).await;
+        // Pinned here, and not moved into every future on the way.
+        let release = pin!(self.client.keeper().release(&self.claim, &self.signal));
+        let released = self.client.runtime().enter(release).await;
         self.released = true;
         released.map_err(|error| error.on_engine(self.client.assurance().engine).on_lock(&self.claim.name))
     }

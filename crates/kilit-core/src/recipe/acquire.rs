@@ -1,6 +1,6 @@
 //! From a claim to a hold: what every recipe does.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use crate::{
     Answer, Claim, Client, Effect, Error, ErrorKind, FencingToken, Grant, LockName, Moment, OwnerId, Result,
@@ -38,8 +38,7 @@ pub(crate) async fn acquire(
     terms: &Terms,
     patience: Patience,
 ) -> Result<(Hold, Option<FencingToken>)> {
-    let closed = client.keeper().closed();
-    if closed.is_cancelled() {
+    if client.keeper().closed().is_cancelled() {
         return Err(shut_down());
     }
     let signal = Arc::<Signal>::default();
@@ -53,14 +52,7 @@ pub(crate) async fn acquire(
         notice: LossNotice::new(signal.clone()),
     });
     let mut pending = Pending { client, claim, armed: true };
-    let claimed = async {
-        tokio::select! {
-            biased;
-            claimed = pending.claim(patience) => claimed,
-            () = closed.cancelled() => Err(shut_down()),
-        }
-    };
-    match client.runtime().enter(claimed).await {
+    match pending.claim(patience).await {
         Ok(grant) => {
             pending.armed = false;
             Ok(Hold::new(client.clone(), pending.claim.clone(), signal, grant, terms.max_hold))
@@ -80,8 +72,20 @@ struct Pending<'a> {
 }
 
 impl Pending<'_> {
-    /// Claims until it is granted or patience ends.
+    /// Claims until it is granted, patience ends or the client is shut down.
     async fn claim(&self, patience: Patience) -> Result<Grant> {
+        // Pinned here, and not moved into every future on the way.
+        let claimed = pin!(async {
+            tokio::select! {
+                biased;
+                claimed = self.claim_within(patience) => claimed,
+                () = self.client.keeper().closed().cancelled() => Err(shut_down()),
+            }
+        });
+        self.client.runtime().enter(claimed).await
+    }
+
+    async fn claim_within(&self, patience: Patience) -> Result<Grant> {
         let clock = self.client.clock();
         let (begun, forever) = (clock.now(), matches!(patience, Patience::Forever));
         let until = match patience {
@@ -95,21 +99,26 @@ impl Pending<'_> {
             _ => until + LATE_ANSWER,
         };
         let mut contacted = false;
-        let mut delays = retry_delays(Duration::from_millis(500));
+        let mut delays = None;
+        let mut now = begun;
         loop {
-            let left = if forever { Duration::MAX } else { until.since(clock.now()) };
+            let left = if forever { Duration::MAX } else { until.since(now) };
             let claim = self.client.engine().claim(&self.claim, left);
             let Some(answer) = clock.timeout_at(silence, claim).await else { return Err(no_answer()) };
+            let mut delay = || {
+                let delays = delays.get_or_insert_with(|| retry_delays(Duration::from_millis(500)));
+                delays.next().unwrap_or_default()
+            };
             let (result, pause) = match answer {
                 Ok(Answer::Granted(grant)) => return Ok(grant),
                 Ok(Answer::Waiting { try_after, .. }) => {
                     contacted = true;
                     // An engine that gives way before patience has ended is not asked in a loop.
-                    let pause = try_after.max(delays.next().unwrap_or_default());
+                    let pause = try_after.max(delay());
                     (busy_or_late(patience), pause)
                 }
                 // Outages are ridden out: the claim is idempotent by its owner.
-                Err(error) if error.retry() != Retry::Never => (error, delays.next().unwrap_or_default()),
+                Err(error) if error.retry() != Retry::Never => (error, delay()),
                 Err(error) => return Err(error),
             };
             let end = if contacted { until } else { until.min(begun + FIRST_CONTACT) };
@@ -118,6 +127,7 @@ impl Pending<'_> {
                 return Err(result);
             }
             clock.sleep_until(next).await;
+            now = clock.now();
         }
     }
 

@@ -1,12 +1,24 @@
-//! Linux: the boot-time clock, timerfd, and readiness of a file descriptor.
+//! Linux: the boot-time clock, timerfd, readiness of a file descriptor, and which process this is.
 
 #![allow(unsafe_code)]
 
-use std::{io, os::fd::OwnedFd, time::Duration};
+use std::{
+    io,
+    os::fd::OwnedFd,
+    ptr,
+    sync::{
+        LazyLock,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
-use rustix::time::{
-    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
-    timerfd_create, timerfd_settime,
+use rustix::{
+    mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous},
+    time::{
+        ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+        timerfd_create, timerfd_settime,
+    },
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
@@ -83,6 +95,32 @@ impl Readable {
     }
 }
 
+/// The id of this process, for a memory access instead of a system call. A forked child has its own.
+pub fn process_id() -> u32 {
+    static KNOWN: LazyLock<Option<&AtomicU32>> = LazyLock::new(|| zeroed_by_fork().ok());
+    let known = KNOWN.map_or(0, |known| known.load(Ordering::Relaxed));
+    if known != 0 {
+        return known;
+    }
+    let id = std::process::id();
+    if let Some(known) = *KNOWN {
+        known.store(id, Ordering::Relaxed);
+    }
+    id
+}
+
+/// A number that the kernel sets to zero in every child that is forked.
+fn zeroed_by_fork() -> io::Result<&'static AtomicU32> {
+    let (len, access) = (size_of::<AtomicU32>(), ProtFlags::READ | ProtFlags::WRITE);
+    // SAFETY: a new mapping at a place of the kernel's choice touches no memory that is in use.
+    let page = unsafe { mmap_anonymous(ptr::null_mut(), len, access, MapFlags::PRIVATE)? };
+    // SAFETY: the mapping is ours alone, and nothing refers to it yet.
+    unsafe { madvise(page, len, Advice::LinuxWipeOnFork)? };
+    // SAFETY: it is page-aligned, zeroed, which is a valid number, and never unmapped. What the kernel does at a fork it
+    // does in the child's copy, before the child runs.
+    Ok(unsafe { &*page.cast::<AtomicU32>() })
+}
+
 /// The name of this host.
 pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
@@ -92,4 +130,24 @@ pub(crate) fn host_name() -> String {
 pub fn boot_id() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::process::CommandExt, process::Command};
+
+    use super::*;
+
+    #[test]
+    fn a_forked_child_has_an_id_of_its_own() {
+        assert_eq!(process_id(), std::process::id());
+        let in_child = || match process_id() == std::process::id() {
+            true => Ok(()),
+            false => Err(io::ErrorKind::InvalidData.into()),
+        };
+        let mut command = Command::new("true");
+        // SAFETY: between fork and exec it reads and writes one number, and asks for the process id.
+        let status = unsafe { command.pre_exec(in_child) }.status();
+        assert!(status.expect("the child knows its id").success());
+    }
 }

@@ -3,13 +3,13 @@
 use std::{
     fs::{File, OpenOptions},
     io,
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::Path,
 };
 
 use rustix::{
     fs::{AtFlags, CWD, OFlags, Statx, StatxFlags, Timespec, Timestamps, UTIME_NOW, futimens, statx},
-    io::Errno,
+    io::{Errno, pread, pwrite, retry_on_intr},
 };
 
 /// What tells one file from another that later had its path.
@@ -63,6 +63,18 @@ pub(crate) fn is_linked(file: &File) -> bool {
 pub(crate) fn touch(file: &File) -> io::Result<()> {
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
     Ok(futimens(file, &Timestamps { last_access: now, last_modification: now })?)
+}
+
+/// As [`FileExt::read_at`], without the C library's preparations for a thread that is cancelled meanwhile.
+pub(crate) fn read_at(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+    Ok(retry_on_intr(|| pread(file, &mut *buffer, at))?)
+}
+
+/// As [`FileExt::write_all_at`], likewise.
+pub(crate) fn write_all_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+    let written = retry_on_intr(|| pwrite(file, bytes, at))?;
+    // The rest, where there is one: the disk is full, say.
+    file.write_all_at(&bytes[written..], at + written as u64)
 }
 
 /// Opens a file to read and write, as flock wants it everywhere. Never through a symbolic link, and not inherited by
