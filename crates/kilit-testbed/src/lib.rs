@@ -10,6 +10,7 @@ pub mod chaos;
 pub mod count;
 pub mod fence_sqlite;
 pub mod overlap;
+pub mod peers;
 pub mod ports;
 pub mod process;
 pub mod server;

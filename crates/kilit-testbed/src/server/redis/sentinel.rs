@@ -131,8 +131,8 @@ impl Spec for Sentinel {
             .concat();
             format!("port {port}\n{}{primary}\n{settings}", base(dir))
         });
-        let mut command = until_eof("redis-sentinel");
-        command.arg(path);
+        let mut command = until_eof("redis-server");
+        command.arg(path).arg("--sentinel");
         command
     }
 

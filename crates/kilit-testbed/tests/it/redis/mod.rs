@@ -1,6 +1,7 @@
 //! Redis servers of every kind start, answer, and fail as they are told to.
 
 mod cluster;
+mod peers;
 mod replicas;
 mod sentinel;
 mod standalone;
