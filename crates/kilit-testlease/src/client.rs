@@ -9,7 +9,7 @@ use std::{
 use kilit_core::{
     Assurance, BoxFuture, Claim, Clock, Descriptor, Engine, EngineUrl, Error, ErrorKind, Evicted, Finding,
     LockName, LockStatus, Moment, Released, Result, Target, TokenSource,
-    family::{Lease, LeaseEngine, Take},
+    family::{Extended, Lease, LeaseEngine, Take},
 };
 use rustix::{
     io::Errno,
@@ -211,10 +211,12 @@ impl Lease for LeaseClient {
         }
     }
 
-    async fn extend(&self, claims: &[Arc<Claim>]) -> Result<Vec<bool>> {
+    async fn extend(&self, claims: &[Arc<Claim>]) -> Result<Vec<Extended>> {
         let leases = claims.iter().map(|claim| (&**claim).into()).collect();
         match self.call(Request::Extend(leases), Effectful::Yes).await? {
-            (Reply::Extend(kept), _) if kept.len() == claims.len() => Ok(kept),
+            (Reply::Extend(kept), _) if kept.len() == claims.len() => {
+                Ok(kept.into_iter().map(Extended::from).collect())
+            }
             _ => Err(foreign(&self.server)),
         }
     }

@@ -6,7 +6,7 @@ use kilit_core::{
     Assurance, Bound, Claim, Clock, Engine, Evicted, Exclusion, FencingToken, Finding, Level, LockName,
     LockStatus, Modes, Moment, Order, OwnerId, Released, Result, Target, TokenSource, TokenStrength,
     TokenValue,
-    family::{Lease, LeaseEngine, Take},
+    family::{Extended, Lease, LeaseEngine, Take},
 };
 
 use crate::{
@@ -117,11 +117,12 @@ impl Lease for TestLease {
         Ok(taken(answer?, self.node.source()))
     }
 
-    async fn extend(&self, claims: &[Arc<Claim>]) -> Result<Vec<bool>> {
+    async fn extend(&self, claims: &[Arc<Claim>]) -> Result<Vec<Extended>> {
         let claims = claims.to_vec();
         let touched = claims.iter().map(|claim| (claim.name.clone(), claim.owner)).collect();
         self.call(Op::Extend, touched, move |node| {
-            claims.iter().map(|claim| node.extend(&claim.name, claim.owner, claim.engine_ttl())).collect()
+            let extend = |claim: &Arc<Claim>| node.extend(&claim.name, claim.owner, claim.engine_ttl()).into();
+            claims.iter().map(extend).collect()
         })
         .await
     }

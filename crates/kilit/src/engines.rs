@@ -7,6 +7,8 @@ static CRATES: &[&[Descriptor]] = &[
     kilit_file::ENGINES,
     #[cfg(feature = "memory")]
     kilit_memory::ENGINES,
+    #[cfg(feature = "redis")]
+    kilit_redis::ENGINES,
     #[cfg(feature = "testlease")]
     kilit_testlease::ENGINES,
 ];

@@ -4,7 +4,10 @@ use std::{
     fs::{self, OpenOptions},
     os::unix::fs::FileExt,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use kilit_conformance::{Harm, Link, Party, Subject};
@@ -12,7 +15,7 @@ use kilit_core::{Client, Clock, Engine, LockName, Moment};
 use kilit_memory::Memory;
 use kilit_testbed::{
     chaos::{ChaosProxy, Mode},
-    server::{LeaseServer, Server},
+    server::{LeaseServer, Redis, Server, redis::RedisCluster},
     tempdir,
 };
 use kilit_testlease::{Fault, Node, TestLease};
@@ -147,13 +150,94 @@ pub(crate) async fn testlease_server() -> Subject {
 async fn connect_through(proxy: Arc<ChaosProxy>) -> Party {
     let url = Server::<LeaseServer>::url(proxy.addr()).parse().expect("a URL");
     let client = Client::open(&kilit_testlease::ENGINES[0], url).await.expect("the server answers");
-    let link = Link::new(move |harm| {
+    Party { client, link: Some(proxy_link(proxy)) }
+}
+
+fn proxy_link(proxy: Arc<ChaosProxy>) -> Link {
+    Link::new(move |harm| {
         proxy.set(match harm {
             Harm::None => Mode::Pass,
             Harm::Cut => Mode::Blackhole,
             Harm::LoseAnswers => Mode::DropReplies,
             Harm::Slow(time) => Mode::Delay(time),
         });
-    });
-    Party { client, link: Some(link) }
+    })
+}
+
+/// One Redis server whose clock can jump, behind a chaos proxy for each client.
+pub(crate) async fn redis() -> Subject {
+    let server = Server::start(Redis::new().clock_shim());
+    let (addr, url) = (server.addr(), server.url());
+    let server = Arc::new(Mutex::new(server));
+    // A client outlives its party as long as it has guards and mutexes.
+    let proxies: Arc<Mutex<Vec<Arc<ChaosProxy>>>> = Arc::default();
+    let connect = {
+        let server = server.clone();
+        move || {
+            let proxy = Arc::new(ChaosProxy::start(addr));
+            proxies.lock().expect("no test panics in it").push(proxy.clone());
+            let url = server.lock().expect("no test panics in it").url_at(proxy.addr());
+            async move {
+                let client = kilit::open(&format!("{url}?timeout=500ms")).await.expect("the server answers");
+                Party { client, link: Some(proxy_link(proxy)) }
+            }
+        }
+    };
+    let [broken, jumping, counting, restarted] = [(); 4].map(|()| server.clone());
+    let on = |server: &Mutex<Server<Redis>>, words: [&[u8]; 3]| {
+        let words = words.into_iter().filter(|word| !word.is_empty());
+        server.lock().expect("no test panics in it").command(words);
+    };
+    Subject::new(connect)
+        .url(url)
+        .break_hold(move |name| {
+            on(&broken, [b"DEL", &[b"lock:", name.as_bytes()].concat(), b""]);
+            std::future::ready(())
+        })
+        .jump(move |by| {
+            let by = i64::try_from(by.as_millis()).expect("a short time");
+            jumping.lock().expect("no test panics in it").set_clock_offset_ms(by);
+        })
+        .last_token(move |name, last| {
+            let counter = format!("kilit1:token:{{lock:{name}}}");
+            on(&counting, [b"SET", counter.as_bytes(), last.to_string().as_bytes()]);
+        })
+        .restart(move || {
+            restarted.lock().expect("no test panics in it").restart();
+            std::future::ready(())
+        })
+        .keep(server)
+}
+
+/// A cluster of three; each case has a prefix of its own there.
+pub(crate) async fn redis_cluster() -> Subject {
+    static CLUSTER: OnceLock<RedisCluster> = OnceLock::new();
+    static CASES: AtomicU32 = AtomicU32::new(0);
+    let cluster = CLUSTER.get_or_init(RedisCluster::start);
+    let prefix = format!("case{}:", CASES.fetch_add(1, Ordering::Relaxed));
+    let url = format!("{}?prefix={prefix}", cluster.url());
+    let connect = {
+        let url = url.clone();
+        move || {
+            let url = url.clone();
+            async move { kilit::open(&url).await.expect("the cluster answers").into() }
+        }
+    };
+    let on = |key: Vec<u8>, words: [&[u8]; 2]| {
+        let slot = cluster.slot(&key);
+        let node = cluster.owner(slot).expect("every slot has an owner");
+        let words = [words[0], &key, words[1]].map(<[u8]>::to_vec);
+        cluster.nodes[node].command(words.into_iter().filter(|word| !word.is_empty()));
+    };
+    let keys = prefix.clone();
+    Subject::new(connect)
+        .url(url)
+        .break_hold(move |name| {
+            on([keys.as_bytes(), name.as_bytes()].concat(), [b"DEL", b""]);
+            std::future::ready(())
+        })
+        .last_token(move |name, last| {
+            let counter = format!("kilit1:token:{{{prefix}{name}}}");
+            on(counter.into_bytes(), [b"SET", last.to_string().as_bytes()]);
+        })
 }

@@ -24,8 +24,8 @@ pub trait Lease: fmt::Debug + Send + Sync + 'static {
     /// owner that was [cancelled](Self::cancel) gets nothing.
     fn take(&self, claim: &Claim) -> impl Future<Output = Result<Take>> + Send;
 
-    /// Sets each lease to its full TTL if it still belongs to its owner; `false` where it does not. Never creates.
-    fn extend(&self, claims: &[Arc<Claim>]) -> impl Future<Output = Result<Vec<bool>>> + Send;
+    /// Sets each lease to its full TTL if it still belongs to its owner. Never creates.
+    fn extend(&self, claims: &[Arc<Claim>]) -> impl Future<Output = Result<Vec<Extended>>> + Send;
 
     /// Removes the lease if it belongs to the owner, leaves the line, and bars a late `take` of the same owner.
     fn cancel(&self, claim: &Claim) -> impl Future<Output = Result<Released>> + Send;
@@ -67,6 +67,24 @@ pub enum Take {
         /// How many are in front, where known.
         ahead: Option<u32>,
     },
+}
+
+/// The server's answer to one [`Lease::extend`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extended {
+    /// It has its full TTL again.
+    Kept,
+    /// It is not the owner's any more, and why.
+    Gone(LossReason),
+    /// Its server did not answer; those of others did.
+    Unanswered,
+}
+
+impl From<bool> for Extended {
+    /// Whether it was still the owner's, where no more is known.
+    fn from(kept: bool) -> Self {
+        if kept { Self::Kept } else { Self::Gone(LossReason::Ended) }
+    }
 }
 
 /// The [`Engine`] of a [`Lease`].
@@ -134,12 +152,13 @@ impl<L: Lease> LeaseEngine<L> {
 
     async fn renew(&self, claims: &[Arc<Claim>]) -> Result<Vec<Renewal>> {
         let sent = self.0.clock().now();
-        let kept = self.0.extend(claims).await?;
-        let answer = |(claim, kept): (&Arc<Claim>, bool)| match kept {
-            true => Renewal::Kept(Some(lease_deadline(sent, claim.ttl))),
-            false => Renewal::Gone(LossReason::Ended),
+        let extended = self.0.extend(claims).await?;
+        let answer = |(claim, extended): (&Arc<Claim>, Extended)| match extended {
+            Extended::Kept => Renewal::Kept(Some(lease_deadline(sent, claim.ttl))),
+            Extended::Gone(why) => Renewal::Gone(why),
+            Extended::Unanswered => Renewal::Unanswered,
         };
-        Ok(claims.iter().zip(kept).map(answer).collect())
+        Ok(claims.iter().zip(extended).map(answer).collect())
     }
 }
 

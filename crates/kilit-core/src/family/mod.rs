@@ -30,5 +30,5 @@
 mod lease;
 mod session;
 
-pub use lease::{Lease, LeaseEngine, Take};
+pub use lease::{Extended, Lease, LeaseEngine, Take};
 pub use session::{Gripped, Session, SessionEngine};

@@ -12,7 +12,7 @@ use kilit_core::{
     Assurance, Bound, Claim, Client, Clock, Error, ErrorKind, Evicted, Exclusion, FencingToken, Finding,
     LockName, LockStatus, Modes, Order, OwnerId, Released, Result, Target, Terms, TokenSource, TokenStrength,
     TokenValue,
-    family::{Lease, LeaseEngine, Take},
+    family::{Extended, Lease, LeaseEngine, Take},
 };
 use tokio::sync::oneshot;
 
@@ -169,10 +169,10 @@ impl Lease for Scripted {
         })
     }
 
-    async fn extend(&self, claims: &[Arc<Claim>]) -> Result<Vec<bool>> {
+    async fn extend(&self, claims: &[Arc<Claim>]) -> Result<Vec<Extended>> {
         let owners = claims.iter().map(|claim| claim.owner).collect();
         let kept = self.play(Asked::Extend(owners), |script| &mut script.extends).await?;
-        Ok(vec![kept; claims.len()])
+        Ok(vec![kept.into(); claims.len()])
     }
 
     async fn cancel(&self, claim: &Claim) -> Result<Released> {

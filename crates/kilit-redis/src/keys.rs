@@ -1,0 +1,176 @@
+//! The keys of one lock: its own, that other clients share, and those that kilit keeps beside it in the same slot.
+
+use std::sync::OnceLock;
+
+use kilit_core::{Error, LockName, OwnerId, Result};
+
+/// How many slots a cluster has.
+pub(crate) const SLOTS: u16 = 16_384;
+
+/// What kilit keeps beside a lock begins so; the number is the version of these formats.
+const SIDE: &[u8] = b"kilit1:";
+
+/// The keys of one lock.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    lock: Vec<u8>,
+    /// What ends every key beside it, and puts it into the lock's slot.
+    tail: Vec<u8>,
+}
+
+impl Keys {
+    /// `prefix` and the bytes of the name are the lock's own key.
+    pub(crate) fn new(prefix: &[u8], name: &LockName) -> Result<Self> {
+        let lock = [prefix, name.as_bytes()].concat();
+        if is_reserved(&lock) {
+            let text = "names that make a key of `kilit`, digits and `:` are kept for kilit's own; use another \
+                        name or prefix";
+            return Err(Error::invalid(text).on_lock(name));
+        }
+        let tail = match lock.iter().any(|byte| matches!(byte, b'{' | b'}')) {
+            false => [b"{", &lock[..], b"}"].concat(),
+            // Another tag of the same slot: the braces of a name can be anywhere.
+            true => [b"{", tag_of(slot(&lock)).to_string().as_bytes(), b"}", &lock[..]].concat(),
+        };
+        Ok(Self { lock, tail })
+    }
+
+    /// The key that everybody shares.
+    pub(crate) fn lock(&self) -> &[u8] {
+        &self.lock
+    }
+
+    /// The last token drawn.
+    pub(crate) fn counter(&self) -> Vec<u8> {
+        self.side(b"token:")
+    }
+
+    /// Who waits, in order.
+    pub(crate) fn line(&self) -> Vec<u8> {
+        self.side(b"line:")
+    }
+
+    /// Until when each waiter's place lasts, and where it is woken.
+    pub(crate) fn places(&self) -> Vec<u8> {
+        self.side(b"places:")
+    }
+
+    /// Stands while late claims of this owner get nothing.
+    pub(crate) fn bar(&self, owner: OwnerId) -> Vec<u8> {
+        [SIDE, b"bar:", &self.tail[..], b":", &owner.to_hex()].concat()
+    }
+
+    /// In which slot of a cluster all of them are.
+    pub(crate) fn slot(&self) -> u16 {
+        slot(&self.lock)
+    }
+
+    fn side(&self, what: &[u8]) -> Vec<u8> {
+        [SIDE, what, &self.tail].concat()
+    }
+}
+
+/// The lock whose line this key is.
+pub(crate) fn name_of_line(line: &[u8], prefix: &[u8]) -> Option<LockName> {
+    let tail = line.strip_prefix(SIDE)?.strip_prefix(b"line:{")?;
+    let close = tail.iter().position(|byte| *byte == b'}')?;
+    let (tag, rest) = (&tail[..close], &tail[close + 1..]);
+    let lock = if rest.is_empty() { tag } else { rest };
+    LockName::new(lock.strip_prefix(prefix)?).ok()
+}
+
+/// The slot of a key: of what stands in its first braces, unless that is nothing.
+///
+/// Source: the Redis cluster specification, "Hash tags".
+pub(crate) fn slot(key: &[u8]) -> u16 {
+    let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
+        let inside = &key[open + 1..];
+        let length = inside.iter().position(|byte| *byte == b'}')?;
+        (length > 0).then(|| &inside[..length])
+    });
+    crc16::State::<crc16::XMODEM>::calculate(tag.unwrap_or(key)) % SLOTS
+}
+
+/// The least number that, written in braces, is of this slot.
+fn tag_of(slot: u16) -> u32 {
+    static TAGS: OnceLock<Vec<u32>> = OnceLock::new();
+    let tags = TAGS.get_or_init(|| {
+        let mut tags = vec![None; usize::from(SLOTS)];
+        let mut missing = tags.len();
+        for number in 0.. {
+            let place = &mut tags[usize::from(self::slot(number.to_string().as_bytes()))];
+            if place.is_none() {
+                *place = Some(number);
+                missing -= 1;
+                if missing == 0 {
+                    break;
+                }
+            }
+        }
+        tags.into_iter().flatten().collect()
+    });
+    tags[usize::from(slot)]
+}
+
+/// `kilit`, a version and a colon: also of versions to come.
+fn is_reserved(key: &[u8]) -> bool {
+    let Some(rest) = key.strip_prefix(b"kilit") else { return false };
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    digits > 0 && rest.get(digits) == Some(&b':')
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn keys(name: &[u8]) -> Vec<Vec<u8>> {
+        let keys = Keys::new(b"lock:", &LockName::new(name).unwrap()).unwrap();
+        let owner = "0123456789abcdef0123456789abcdef".parse().unwrap();
+        vec![keys.lock().to_vec(), keys.counter(), keys.line(), keys.places(), keys.bar(owner)]
+    }
+
+    #[test]
+    fn the_lock_has_the_key_that_others_use() {
+        assert_eq!(keys(b"product:42")[0], b"lock:product:42");
+        assert_eq!(keys(b"product:42")[1], b"kilit1:token:{lock:product:42}");
+    }
+
+    #[test]
+    fn slots_are_those_of_the_specification() {
+        assert_eq!(slot(b"123456789"), 0x31c3);
+        assert_eq!(slot(b"{user1000}.following"), slot(b"user1000"));
+        assert_eq!(slot(b"foo{}{bar}"), crc16::State::<crc16::XMODEM>::calculate(b"foo{}{bar}") % SLOTS);
+        assert_eq!(slot(b"foo{{bar}}zap"), slot(b"{bar"));
+    }
+
+    #[test]
+    fn kilits_own_keys_cannot_be_reached_by_a_name() {
+        for name in ["kilit1:token:{x}", "kilit22:x"] {
+            assert!(Keys::new(b"", &name.parse().unwrap()).is_err());
+            assert!(Keys::new(b"lock:", &name.parse().unwrap()).is_ok());
+        }
+        assert!(Keys::new(b"", &"kilit".parse().unwrap()).is_ok());
+        assert!(Keys::new(b"kilit", &"1:x".parse().unwrap()).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn side_keys_share_the_slot_and_no_two_locks_share_a_key(
+            names in proptest::collection::hash_set("[{}a-c1:]{1,6}", 1..40)
+        ) {
+            let mut seen = HashSet::new();
+            for name in names {
+                let keys = keys(name.as_bytes());
+                prop_assert_eq!(name_of_line(&keys[2], b"lock:").unwrap().as_bytes(), name.as_bytes());
+                for key in keys {
+                    prop_assert_eq!(slot(&key), slot(format!("lock:{name}").as_bytes()));
+                    prop_assert!(seen.insert(key));
+                }
+            }
+        }
+    }
+}

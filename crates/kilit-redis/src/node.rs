@@ -1,0 +1,119 @@
+//! One server, and the connections to it, which are made anew when they end.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kilit_core::{Clock, Result, runtime};
+use tokio::runtime::{Handle, Id};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::{
+    config::{Address, Config, Login},
+    connection::{Connection, Role},
+    failure::unreachable,
+    pending::Pending,
+};
+
+/// What the connections of one client have in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Arc<Config>,
+    pub(crate) pending: Arc<Pending>,
+    pub(crate) clock: Clock,
+}
+
+/// One server.
+///
+/// The keeper has a connection of its own, on its own runtime, so that renewals never wait for the user's work. Who
+/// calls from another runtime gets a second one that lives there: an answer then needs no hop between threads. When
+/// several runtimes call, the first of them has it, and the others use the keeper's.
+#[derive(Debug)]
+pub(crate) struct Node {
+    address: Address,
+    login: Login,
+    role: Role,
+    shared: Arc<Shared>,
+    keeper: Link,
+    caller: Link,
+}
+
+#[derive(Debug)]
+struct Link {
+    inbox: String,
+    state: Mutex<State>,
+    connecting: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    connection: Option<Connection>,
+    /// Where it lives.
+    runtime: Option<Id>,
+}
+
+impl Node {
+    pub(crate) fn new(address: Address, login: Login, role: Role, shared: Arc<Shared>) -> Arc<Self> {
+        Arc::new(Self { address, login, role, shared, keeper: Link::new(), caller: Link::new() })
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// A connection that stands, or a new one.
+    pub(crate) async fn connection(&self) -> Result<Connection> {
+        if let Some(handle) = runtime::caller()
+            && self.caller.is_for(handle.id())
+        {
+            return self.connection_on(&self.caller, handle).await;
+        }
+        self.connection_on(&self.keeper, Handle::current()).await
+    }
+
+    async fn connection_on(&self, link: &Link, runtime: Handle) -> Result<Connection> {
+        if let Some(connection) = link.standing() {
+            return Ok(connection);
+        }
+        let _one_at_a_time = link.connecting.lock().await;
+        if let Some(connection) = link.standing() {
+            return Ok(connection);
+        }
+        let connection = self.connect(link, &runtime).await?;
+        *link.state() = State { connection: Some(connection.clone()), runtime: Some(runtime.id()) };
+        Ok(connection)
+    }
+
+    async fn connect(&self, link: &Link, runtime: &Handle) -> Result<Connection> {
+        let Shared { config, pending, clock } = &*self.shared;
+        let (address, login) = (self.address.clone(), self.login.clone());
+        let open =
+            Connection::open(address, login, config.clone(), pending.clone(), link.inbox.clone(), self.role);
+        let opening = AbortOnDropHandle::new(runtime.spawn(open));
+        let within = config.network.connect_timeout;
+        match clock.timeout_at(clock.now() + within, opening).await {
+            Some(Ok(opened)) => opened,
+            Some(Err(_)) => Err(unreachable(&self.address.to_string(), "the caller's runtime has ended")),
+            None => Err(unreachable(&self.address.to_string(), format!("no answer within {within:?}"))),
+        }
+    }
+}
+
+impl Link {
+    fn new() -> Self {
+        let inbox = format!("kilit1:inbox:{:016x}", fastrand::u64(..));
+        Self { inbox, state: Mutex::default(), connecting: tokio::sync::Mutex::new(()) }
+    }
+
+    fn standing(&self) -> Option<Connection> {
+        self.state().connection.clone().filter(Connection::is_alive)
+    }
+
+    /// Whether its connection lives on that runtime, or may.
+    fn is_for(&self, runtime: Id) -> bool {
+        let state = self.state();
+        state.runtime == Some(runtime) || !state.connection.as_ref().is_some_and(Connection::is_alive)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,40 @@
+-- Ends the hold of an owner, takes it out of the line, and wakes who is first now.
+--
+-- KEYS: lock, line, places, bar
+-- ARGV: owner, for how long to bar it in ms (0: not at all)
+-- Returns 1 when it held the lock
+local lock, line, places, bar = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local owner, bar_ms = ARGV[1], ARGV[2]
+
+local value = redis.pcall('GET', lock)
+local held = 0
+if type(value) == 'string' then
+    local id = ' ' .. owner .. ' '
+    if string.sub(value, 1, 6 + #id) == 'kilit1' .. id or string.sub(value, 1, 7 + #id) == 'kilit1!' .. id then
+        redis.call('DEL', lock)
+        held, value = 1, false
+    end
+end
+if bar_ms ~= '0' then redis.call('SET', bar, '', 'PX', bar_ms) end
+
+if redis.call('EXISTS', line) == 1 then
+    local left = redis.call('ZREM', line, owner)
+    redis.call('HDEL', places, owner)
+    if left == 1 or held == 1 then
+        local time = redis.call('TIME')
+        local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+        while true do
+            local first = redis.call('ZRANGE', line, 0, 0)[1]
+            if not first then break end
+            local place = redis.call('HGET', places, first)
+            if place and tonumber(string.match(place, '^%d+')) > now_ms then
+                local what = value and 'head ' or 'free '
+                redis.pcall('PUBLISH', string.match(place, '^%d+ (%S+)'), what .. first)
+                break
+            end
+            redis.call('ZREM', line, first)
+            redis.call('HDEL', places, first)
+        end
+    end
+end
+return held

@@ -1,0 +1,196 @@
+//! Which server has a lock, and who says so.
+
+use std::sync::Arc;
+
+use kilit_core::{Effect, Error, ErrorKind, Result, Retry};
+use redis::Value;
+
+use crate::{
+    cluster::Cluster,
+    config::Servers,
+    connection::{Connection, Role},
+    failure::{Failure, Redirect, Refusal, unknown},
+    node::{Node, Shared},
+    script::Script,
+    sentinel::Sentinel,
+};
+
+/// How often one request is sent on to another server.
+const REDIRECTS: usize = 6;
+
+/// The servers of one client.
+#[derive(Debug)]
+pub(crate) enum Topology {
+    Standalone(Arc<Node>),
+    Sentinel(Sentinel),
+    Cluster(Cluster),
+}
+
+/// One script with what it is given; where it needs to know the connection, that is an argument.
+pub(crate) struct Request<'a> {
+    pub(crate) script: &'static Script,
+    pub(crate) slot: u16,
+    pub(crate) keys: &'a [&'a [u8]],
+    pub(crate) args: &'a (dyn Fn(&Connection) -> Vec<Vec<u8>> + Sync),
+    /// How many replicas are waited for, and how long in ms.
+    pub(crate) replicas: Option<(u32, u128)>,
+    /// Whether a caller that drops it has waited too long: the next one then gets another connection.
+    pub(crate) gives_up: bool,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) value: Value,
+    /// How many replicas have confirmed, where they were waited for.
+    pub(crate) confirmed: i64,
+    /// Who answered.
+    pub(crate) server: String,
+}
+
+impl Topology {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let login = shared.config.login.clone();
+        match shared.config.servers.clone() {
+            Servers::Standalone(address) => Self::Standalone(Node::new(address, login, Role::Any, shared)),
+            Servers::Sentinel { sentinels, master, login } => {
+                Self::Sentinel(Sentinel::new(sentinels, master, login, shared))
+            }
+            Servers::Cluster(seeds) => Self::Cluster(Cluster::new(seeds, shared)),
+        }
+    }
+
+    /// Whether locks have servers of their own.
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
+    /// Whether another server takes over when one fails.
+    pub(crate) fn fails_over(&self) -> bool {
+        !matches!(self, Self::Standalone(_))
+    }
+
+    /// A connection to each server that has locks.
+    pub(crate) async fn connections(&self) -> Result<Vec<Connection>> {
+        let nodes = match self {
+            Self::Standalone(node) => vec![node.clone()],
+            Self::Sentinel(sentinel) => vec![sentinel.master().await?],
+            Self::Cluster(cluster) => cluster.masters().await?,
+        };
+        let mut connections = Vec::new();
+        for node in nodes {
+            connections.push(self.connect(&node).await?);
+        }
+        Ok(connections)
+    }
+
+    /// A connection to the server of this slot.
+    pub(crate) async fn connection(&self, slot: u16) -> Result<Connection> {
+        let node = match self {
+            Self::Standalone(node) => return node.connection().await,
+            Self::Sentinel(sentinel) => sentinel.master().await?,
+            Self::Cluster(cluster) => cluster.master(slot).await?,
+        };
+        self.connect(&node).await
+    }
+
+    async fn connect(&self, node: &Arc<Node>) -> Result<Connection> {
+        node.connection().await.inspect_err(|_| self.doubt(node))
+    }
+
+    /// This server may not be the one any more: who knows is asked again.
+    fn doubt(&self, node: &Arc<Node>) {
+        match self {
+            Self::Standalone(_) => {}
+            Self::Sentinel(sentinel) => sentinel.doubt(node),
+            Self::Cluster(cluster) => cluster.doubt(),
+        }
+    }
+
+    /// Runs a script where its keys are, wherever they have gone.
+    pub(crate) async fn run(&self, request: &Request<'_>) -> Result<Reply> {
+        let (mut whole, mut ask): (bool, Option<String>) = (false, None);
+        for _ in 0..REDIRECTS {
+            let connection = match (ask.as_deref(), self) {
+                (Some(address), Self::Cluster(cluster)) => cluster.node_at(address)?.connection().await?,
+                _ => self.connection(request.slot).await?,
+            };
+            let mut impatient = Impatient(request.gives_up.then_some(&connection));
+            let answer = send(&connection, request, whole, ask.take().is_some()).await;
+            impatient.0 = None;
+            let refusal = match answer {
+                Ok((value, confirmed)) => {
+                    return Ok(Reply { value, confirmed, server: connection.server().to_owned() });
+                }
+                Err(Failure::Silence(why)) => {
+                    self.doubt_all();
+                    return Err(unknown(connection.server(), &why));
+                }
+                Err(Failure::Refused(refusal)) => refusal,
+            };
+            match (refusal.redirect(), self) {
+                (Some(Redirect::SendWhole), _) if !whole => whole = true,
+                (Some(Redirect::Moved), Self::Cluster(cluster)) => cluster.learn().await?,
+                (Some(Redirect::Ask(address)), Self::Cluster(_)) => ask = Some(address),
+                (Some(Redirect::Demoted), Self::Sentinel(_) | Self::Cluster(_)) => {
+                    self.doubt_all();
+                    connection.give_up();
+                    // Which server it is now may not be settled yet.
+                    return Err(refusal.error(connection.server()).with_retry(Retry::Later));
+                }
+                _ => return Err(refusal.error(connection.server())),
+            }
+        }
+        let text = "the servers of the cluster send each request on to one another; is a slot being moved?";
+        Err(Error::new(ErrorKind::Unreachable, text).with_effect(Effect::None))
+    }
+
+    fn doubt_all(&self) {
+        match self {
+            Self::Standalone(_) => {}
+            Self::Sentinel(sentinel) => sentinel.forget(),
+            Self::Cluster(cluster) => cluster.doubt(),
+        }
+    }
+}
+
+/// Gives a connection up, unless its answer came.
+struct Impatient<'a>(Option<&'a Connection>);
+
+impl Drop for Impatient<'_> {
+    fn drop(&mut self) {
+        if let Some(connection) = self.0 {
+            connection.give_up();
+        }
+    }
+}
+
+/// Sends it on one connection, with what must go with it and nothing in between.
+async fn send(
+    connection: &Connection,
+    request: &Request<'_>,
+    whole: bool,
+    asking: bool,
+) -> Result<(Value, i64), Failure> {
+    let args = (request.args)(connection);
+    let args: Vec<_> = args.iter().map(Vec::as_slice).collect();
+    let command = request.script.command(whole, request.keys, &args);
+    if request.replicas.is_none() && !asking {
+        return Ok((connection.send(&command).await?, 0));
+    }
+    let mut commands = redis::Pipeline::new();
+    if asking {
+        commands.add_command(redis::cmd("ASKING"));
+    }
+    commands.add_command(command);
+    if let Some((count, millis)) = request.replicas {
+        commands.cmd("WAIT").arg(count).arg(millis as u64);
+    }
+    let mut values = connection.send_all(&commands).await?.into_iter().skip(usize::from(asking));
+    let value = Refusal::of(values.next().unwrap_or(Value::Nil))?;
+    let confirmed = match values.next() {
+        Some(Value::Int(count)) => count,
+        _ => 0,
+    };
+    Ok((value, confirmed))
+}
