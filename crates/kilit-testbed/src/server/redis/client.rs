@@ -6,7 +6,7 @@ use redis::{
     Client, Cmd, Connection, ConnectionAddr, FromRedisValue, IntoConnectionInfo, ToRedisArgs, Value,
 };
 
-use super::{Monitor, standalone::socket};
+use super::{Monitor, conf::socket};
 use crate::server::{Server, Spec};
 
 /// A kind of server that speaks as Redis does.

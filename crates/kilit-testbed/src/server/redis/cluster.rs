@@ -73,8 +73,8 @@ impl RedisCluster {
 
     /// The engine URL, with every node.
     pub fn url(&self) -> String {
-        let nodes: Vec<_> = self.nodes.iter().map(|node| node.addr().to_string()).collect();
-        format!("redis+cluster://{}", nodes.join(","))
+        let nodes: Vec<_> = self.nodes.iter().map(Server::addr).collect();
+        self.nodes[0].spec.url_of("redis+cluster", &nodes, "")
     }
 
     /// The slot of a key.

@@ -6,6 +6,7 @@
 mod client;
 mod clock;
 mod cluster;
+mod conf;
 mod monitor;
 mod replicas;
 mod sentinel;

@@ -3,14 +3,14 @@
 use std::{net::SocketAddr, path::Path, process::Command, time::Duration};
 
 use super::{
-    Redis, Redislike,
+    Redis, Redislike, conf,
     replicas::{is_primary, start_replica, wait_until_synced},
-    standalone::{base, write_once},
 };
 use crate::{
     Process,
     process::poll_until,
     server::{Server, Spec},
+    tls::Identity,
     until_eof::until_eof,
     wait_until,
 };
@@ -19,9 +19,11 @@ use crate::{
 pub const MASTER: &str = "mymaster";
 
 /// One sentinel.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Sentinel {
     primary: SocketAddr,
+    tls: Option<Identity>,
+    lines: Vec<String>,
 }
 
 /// The whole. A primary that has been silent for a second is replaced when two sentinels say so.
@@ -40,20 +42,26 @@ impl RedisSentinel {
     /// When that takes longer than half a minute.
     #[track_caller]
     pub fn start() -> Self {
-        Self::start_with(&Redis::new())
+        Self::start_with(&Redis::new(), &[])
     }
 
-    /// The same, with every server set up like this.
+    /// The same, with every server set up like this, and these lines more in the sentinels' settings. The sentinels speak
+    /// TLS when the servers do.
     ///
     /// # Panics
     /// When that takes longer than half a minute.
     #[track_caller]
-    pub fn start_with(spec: &Redis) -> Self {
+    pub fn start_with(spec: &Redis, sentinel: &[&str]) -> Self {
         let primary = Server::start(spec.clone());
         let replicas: Vec<_> = (0..2).map(|_| start_replica(spec, primary.addr())).collect();
         // Before the sentinels: they ask about replicas at once, and then only every ten seconds.
         wait_until_synced(&primary, &replicas);
-        let sentinels = (0..3).map(|_| Server::start(Sentinel { primary: primary.addr() })).collect();
+        let sentinel = Sentinel {
+            primary: primary.addr(),
+            tls: spec.identity().cloned(),
+            lines: sentinel.iter().map(ToString::to_string).collect(),
+        };
+        let sentinels = (0..3).map(|_| Server::start(sentinel.clone())).collect();
         let servers = [primary].into_iter().chain(replicas).collect();
         let all = Self { servers, sentinels };
         wait_until("the sentinels know each other and the replicas", Duration::from_secs(30), || {
@@ -64,8 +72,8 @@ impl RedisSentinel {
 
     /// The engine URL.
     pub fn url(&self) -> String {
-        let sentinels: Vec<_> = self.sentinels.iter().map(|sentinel| sentinel.addr().to_string()).collect();
-        format!("redis+sentinel://{}/{MASTER}", sentinels.join(","))
+        let sentinels: Vec<_> = self.sentinels.iter().map(Server::addr).collect();
+        self.servers[0].spec.url_of("redis+sentinel", &sentinels, &format!("/{MASTER}"))
     }
 
     /// The index of the server that every living sentinel names, and that says so itself; none while they differ.
@@ -118,21 +126,19 @@ impl Server<Sentinel> {
 
 impl Spec for Sentinel {
     fn command(&self, port: u16, dir: &Path) -> Command {
-        let path = write_once(port, dir, || {
-            let primary =
-                format!("sentinel monitor {MASTER} {} {} 2", self.primary.ip(), self.primary.port());
-            let settings = [
-                "auth-user {} testbed",
-                "auth-pass {} any",
-                "down-after-milliseconds {} 1000",
-                "failover-timeout {} 3000",
-            ]
-            .map(|setting| format!("sentinel {}\n", setting.replace("{}", MASTER)))
-            .concat();
-            format!("port {port}\n{}{primary}\n{settings}", base(dir))
-        });
+        let of_master = [
+            &format!("monitor {MASTER} {} {} 2", self.primary.ip(), self.primary.port()),
+            "auth-user {} testbed",
+            "auth-pass {} any",
+            "down-after-milliseconds {} 1000",
+            "failover-timeout {} 3000",
+            "sentinel-user testbed",
+            "sentinel-pass any",
+        ];
+        let of_master = of_master.map(|line| format!("sentinel {}", line.replace("{}", MASTER)));
+        let lines: Vec<_> = of_master.into_iter().chain(self.lines.iter().cloned()).collect();
         let mut command = until_eof("redis-server");
-        command.arg(path).arg("--sentinel");
+        command.arg(conf::write(port, dir, self.tls.as_ref(), &lines)).arg("--sentinel");
         command
     }
 

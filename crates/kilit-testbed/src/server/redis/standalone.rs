@@ -1,13 +1,8 @@
 //! One redis-server.
 
-use std::{
-    fs,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{net::SocketAddr, path::Path, process::Command};
 
-use super::{client::Redislike, clock};
+use super::{client::Redislike, clock, conf};
 use crate::{
     Process,
     ports::free_port,
@@ -94,10 +89,26 @@ impl Redis {
         self
     }
 
+    /// The engine URL of several servers set up like this, or of who knows them.
+    pub(super) fn url_of(&self, scheme: &str, addrs: &[SocketAddr], path: &str) -> String {
+        let addrs: Vec<_> = addrs.iter().map(SocketAddr::to_string).collect();
+        let tls = self.tls.as_ref().map(|tls| format!("?tls=true&ca={}", tls.ca.display()));
+        format!("{scheme}://{}{}{path}{}", self.login(), addrs.join(","), tls.unwrap_or_default())
+    }
+
+    /// What stands before the host in a URL.
+    fn login(&self) -> String {
+        self.password.as_ref().map(|password| format!(":{password}@")).unwrap_or_default()
+    }
+
+    pub(super) fn identity(&self) -> Option<&Identity> {
+        self.tls.as_ref()
+    }
+
     /// Is a node of a cluster.
     pub(super) fn cluster(mut self) -> Self {
         self.cluster = true;
-        self.config("cluster-enabled yes").config("cluster-node-timeout 1000")
+        self
     }
 }
 
@@ -109,7 +120,7 @@ impl Server<Redis> {
 
     /// The same for what stands in front of it.
     pub fn url_at(&self, addr: SocketAddr) -> String {
-        let login = self.spec.password.as_ref().map(|password| format!(":{password}@")).unwrap_or_default();
+        let login = self.spec.login();
         match &self.spec.tls {
             Some(tls) => format!("rediss://{login}localhost:{}?ca={}", addr.port(), tls.ca.display()),
             None => format!("redis://{login}{addr}"),
@@ -118,7 +129,7 @@ impl Server<Redis> {
 
     /// The engine URL of its unix socket.
     pub fn unix_url(&self) -> String {
-        format!("redis+unix://{}", socket(self.dir()).display())
+        format!("redis+unix://{}", conf::socket(self.dir()).display())
     }
 
     /// Sets how far the server's wall clock is ahead of the true one, or behind. It jumps.
@@ -133,24 +144,20 @@ impl Server<Redis> {
 
 impl Spec for Redis {
     fn command(&self, port: u16, dir: &Path) -> Command {
-        if let Some(tls) = &self.tls {
-            tls.write(dir);
+        // Where many servers are one system, a test should not wait for their timers.
+        let common = "save \"\"\nenable-debug-command local\nrepl-diskless-sync-delay 0\n\
+                      repl-ping-replica-period 1\nmasteruser testbed\nmasterauth any";
+        let mut lines = vec![common.to_owned()];
+        if self.cluster {
+            lines.push(format!(
+                "cluster-enabled yes\ncluster-node-timeout 1000\ncluster-port {}",
+                free_port()
+            ));
+            lines.extend(self.tls.is_some().then(|| "tls-cluster yes".to_owned()));
         }
-        let path = write_once(port, dir, || {
-            let port = match self.tls {
-                Some(_) => format!(
-                    "port 0\ntls-port {port}\ntls-cert-file cert.pem\ntls-key-file key.pem\ntls-auth-clients no"
-                ),
-                None => format!("port {port}"),
-            };
-            // Where many servers are one system, a test should not wait for their timers.
-            let common = "save \"\"\nenable-debug-command local\nrepl-diskless-sync-delay 0\n\
-                          repl-ping-replica-period 1\nmasteruser testbed\nmasterauth any\n";
-            let bus = if self.cluster { format!("cluster-port {}\n", free_port()) } else { String::new() };
-            format!("{}{port}\n{bus}{common}{}\n", base(dir), self.lines.join("\n"))
-        });
+        lines.extend_from_slice(&self.lines);
         let mut command = until_eof("redis-server");
-        command.arg(path);
+        command.arg(conf::write(port, dir, self.tls.as_ref(), &lines));
         if self.clock_shim {
             clock::preload(&mut command, dir);
         }
@@ -163,27 +170,3 @@ impl Spec for Redis {
 }
 
 impl Redislike for Redis {}
-
-/// The unix socket that is for the testbed.
-pub(super) fn socket(dir: &Path) -> PathBuf {
-    dir.join("redis.sock")
-}
-
-/// What servers and sentinels have in common.
-pub(super) fn base(dir: &Path) -> String {
-    let (dir, socket) = (dir.display(), socket(dir));
-    format!(
-        "bind 127.0.0.1\ndir {dir}\nunixsocket {}\nuser testbed on nopass ~* &* +@all\n",
-        socket.display()
-    )
-}
-
-/// Writes the settings of the server at this port, for its first start: when it is started again it goes by what it has
-/// written there itself.
-pub(super) fn write_once(port: u16, dir: &Path, text: impl FnOnce() -> String) -> PathBuf {
-    let path = dir.join(format!("{port}.conf"));
-    if !path.exists() {
-        fs::write(&path, text()).expect("a file in the server's directory");
-    }
-    path
-}

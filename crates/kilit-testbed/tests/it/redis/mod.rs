@@ -3,5 +3,6 @@
 mod cluster;
 mod peers;
 mod replicas;
+mod secure;
 mod sentinel;
 mod standalone;
