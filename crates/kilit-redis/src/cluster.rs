@@ -75,7 +75,10 @@ impl Cluster {
     pub(crate) fn node_at(&self, address: &str) -> Result<Arc<Node>> {
         let parts = address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
         let Some((host, port)) = parts else {
-            return Err(Error::new(ErrorKind::Incompatible, "a redirect of the Redis cluster has no address"));
+            return Err(Error::new(
+                ErrorKind::Incompatible,
+                "a redirect of the Redis cluster has no address",
+            ));
         };
         Ok(self.node(Address::Tcp { host: host.into(), port }))
     }
@@ -114,9 +117,10 @@ impl Cluster {
         command.arg("SLOTS");
         let server = address.to_string();
         match connection.send(&command).await {
-            Ok(Value::Array(ranges)) => {
-                ranges.iter().map(|range| read(range, &address).ok_or_else(|| nonsense(&server, range))).collect()
-            }
+            Ok(Value::Array(ranges)) => ranges
+                .iter()
+                .map(|range| read(range, &address).ok_or_else(|| nonsense(&server, range)))
+                .collect(),
             Ok(value) => Err(nonsense(&server, &value)),
             Err(Failure::Refused(why)) => Err(why.error(&server)),
             Err(Failure::Silence(why)) => Err(unreachable(&server, why)),

@@ -35,11 +35,7 @@ pub(crate) enum Servers {
     /// One.
     Standalone(Address),
     /// Whichever the sentinels call the master of this name.
-    Sentinel {
-        sentinels: Vec<Address>,
-        master: String,
-        login: Login,
-    },
+    Sentinel { sentinels: Vec<Address>, master: String, login: Login },
     /// Each lock has a server of its own; these know which.
     Cluster(Vec<Address>),
 }
@@ -121,8 +117,12 @@ impl Config {
             return Err(Error::invalid("setting sentinel_password_file is for redis+sentinel URLs"));
         }
         let db = match (path_db, setting_db) {
-            (Some(_), Some(_)) => return Err(Error::invalid("the database is named twice: in the path, and by db=")),
-            (db, setting) => db.or(setting).map_or(Ok(0), |text| number("the database", &text, 0..=65_535))?,
+            (Some(_), Some(_)) => {
+                return Err(Error::invalid("the database is named twice: in the path, and by db="));
+            }
+            (db, setting) => {
+                db.or(setting).map_or(Ok(0), |text| number("the database", &text, 0..=65_535))?
+            }
         };
         let min_replicas = url.take("min_replicas");
         let min_replicas =
@@ -133,16 +133,20 @@ impl Config {
             Some(_) => return Err(Error::invalid("setting accept knows one word: clock")),
         };
         let source = url.take("source").unwrap_or_else(|| "clock".to_owned());
-        let source = TokenSource::new(format!("redis:{source}")).map_err(|_| {
-            Error::invalid("setting source must be 1 to 122 visible ASCII characters")
-        })?;
+        let source = TokenSource::new(format!("redis:{source}"))
+            .map_err(|_| Error::invalid("setting source must be 1 to 122 visible ASCII characters"))?;
         let prefix = url.take("prefix").unwrap_or_else(|| "lock:".to_owned()).into_bytes();
         if prefix.len() > 512 {
-            return Err(Error::invalid(format!("setting prefix has {} bytes; it may have 512", prefix.len())));
+            return Err(Error::invalid(format!(
+                "setting prefix has {} bytes; it may have 512",
+                prefix.len()
+            )));
         }
         let login = Login { user: network.user.clone(), password: network.password.clone(), db };
         if login.user.is_some() && login.password.is_none() {
-            return Err(Error::invalid("a user needs a password: in the URL, by password_file= or KILIT_PASSWORD"));
+            return Err(Error::invalid(
+                "a user needs a password: in the URL, by password_file= or KILIT_PASSWORD",
+            ));
         }
         url.finish()?;
         Ok(Self { servers, login, tls, network, prefix, min_replicas, clock_accepted, source })
@@ -201,7 +205,8 @@ mod tests {
 
     #[test]
     fn every_form_of_the_url() {
-        let config = read("redis://kilit:s3cret@h:7000/3?prefix=l/&min_replicas=2&accept=clock&source=eu").unwrap();
+        let config =
+            read("redis://kilit:s3cret@h:7000/3?prefix=l/&min_replicas=2&accept=clock&source=eu").unwrap();
         assert!(matches!(&config.servers, Servers::Standalone(server) if *server == tcp("h", 7000)));
         assert_eq!((config.login.db, config.min_replicas, config.clock_accepted), (3, 2, true));
         assert_eq!((&config.prefix[..], config.source.as_str()), (&b"l/"[..], "redis:eu"));
@@ -215,17 +220,34 @@ mod tests {
         let config = read("redis+sentinel://a,b:1/mymaster?db=1").unwrap();
         assert!(matches!(&config.servers, Servers::Sentinel { sentinels, master, .. }
             if sentinels[..] == [tcp("a", 26_379), tcp("b", 1)] && master == "mymaster"));
-        assert!(matches!(read("redis+cluster://a,b").unwrap().servers, Servers::Cluster(seeds) if seeds.len() == 2));
+        assert!(
+            matches!(read("redis+cluster://a,b").unwrap().servers, Servers::Cluster(seeds) if seeds.len() == 2)
+        );
     }
 
     #[test]
     fn what_is_wrong_is_refused_before_anything_is_sent() {
         for bad in [
-            "redis:", "redis://a,b", "redis://h/x", "redis://h/1?db=1", "redis://h:0", "redis://h:99999",
-            "redis://[::1", "redis://h?min_replicas=-1", "redis://h?accept=all", "redis://h?source=%20",
-            "redis://h?no=1", "redis://u@h", "redis+unix:", "redis+unix://h/p", "redis+sentinel://h",
-            "redis+sentinel://h/a/b", "redis+cluster://h/1", "redis+cluster://h?db=1",
-            "redis://h?sentinel_password_file=/dev/null", "rediss://h?tls=false",
+            "redis:",
+            "redis://a,b",
+            "redis://h/x",
+            "redis://h/1?db=1",
+            "redis://h:0",
+            "redis://h:99999",
+            "redis://[::1",
+            "redis://h?min_replicas=-1",
+            "redis://h?accept=all",
+            "redis://h?source=%20",
+            "redis://h?no=1",
+            "redis://u@h",
+            "redis+unix:",
+            "redis+unix://h/p",
+            "redis+sentinel://h",
+            "redis+sentinel://h/a/b",
+            "redis+cluster://h/1",
+            "redis+cluster://h?db=1",
+            "redis://h?sentinel_password_file=/dev/null",
+            "rediss://h?tls=false",
         ] {
             assert_eq!(read(bad).unwrap_err().kind(), kilit_core::ErrorKind::Invalid, "{bad}");
         }

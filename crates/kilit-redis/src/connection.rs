@@ -193,7 +193,8 @@ async fn connect(address: &Address, config: &Config) -> io::Result<Pin<Box<dyn S
 fn setup_failed(error: redis::RedisError, server: &str) -> Error {
     match error.kind() {
         redis::ErrorKind::RESP3NotSupported => {
-            let text = format!("the Redis server {server} is too old: kilit needs Redis 6.2 or newer, or Valkey");
+            let text =
+                format!("the Redis server {server} is too old: kilit needs Redis 6.2 or newer, or Valkey");
             Error::new(ErrorKind::Unsupported, text)
         }
         redis::ErrorKind::AuthenticationFailed => Error::new(
@@ -209,7 +210,12 @@ fn setup_failed(error: redis::RedisError, server: &str) -> Error {
 
 /// Moves what is sent and answered until the connection ends, or was silent for longer than `timeout` while something
 /// was asked: answers come in order, so one that is late holds up all.
-async fn drive(driver: impl Future<Output = ()>, pulse: Arc<Pulse>, pending: Arc<Pending>, timeout: Duration) {
+async fn drive(
+    driver: impl Future<Output = ()>,
+    pulse: Arc<Pulse>,
+    pending: Arc<Pending>,
+    timeout: Duration,
+) {
     struct Dead(Arc<Pulse>, Arc<Pending>);
     impl Drop for Dead {
         fn drop(&mut self) {

@@ -48,7 +48,10 @@ fn of_one(facts: &Facts) -> Vec<Finding> {
         Some(true) => say(
             "eviction",
             Level::Danger,
-            format!("with maxmemory-policy {} it throws locks away when its memory is full", facts.policy.as_deref().unwrap_or("?")),
+            format!(
+                "with maxmemory-policy {} it throws locks away when its memory is full",
+                facts.policy.as_deref().unwrap_or("?")
+            ),
             "set maxmemory-policy noeviction, or give locks a server of their own",
         ),
         Some(false) => {}
@@ -66,7 +69,8 @@ fn of_one(facts: &Facts) -> Vec<Finding> {
         (Some(true), _, _) => say(
             "persistence",
             Level::Warn,
-            "a crash forgets the locks of the last second or so: two holders until the first one notices".into(),
+            "a crash forgets the locks of the last second or so: two holders until the first one notices"
+                .into(),
             "set appendfsync always, or restart it only after the longest TTL",
         ),
         (_, _, Some(true)) => say(
@@ -86,15 +90,25 @@ fn of_one(facts: &Facts) -> Vec<Finding> {
         say(
             "min-replicas",
             Level::Info,
-            "a master that is cut off from its replicas goes on giving locks (min-replicas-to-write 0)".into(),
+            "a master that is cut off from its replicas goes on giving locks (min-replicas-to-write 0)"
+                .into(),
             "",
         );
     }
     if let Some((ahead, uncertain)) = facts.clock_ahead {
         let apart = ahead.unsigned_abs().saturating_sub(uncertain);
         let level = if apart > CLOCKS_APART_MS { Level::Warn } else { Level::Info };
-        let fix = if level == Level::Warn { "set both clocks by NTP: tokens come from the server's clock" } else { "" };
-        say("clock", level, format!("its clock is {ahead} ms ahead of this machine's (±{uncertain} ms)"), fix);
+        let fix = if level == Level::Warn {
+            "set both clocks by NTP: tokens come from the server's clock"
+        } else {
+            ""
+        };
+        say(
+            "clock",
+            level,
+            format!("its clock is {ahead} ms ahead of this machine's (±{uncertain} ms)"),
+            fix,
+        );
     }
     findings
 }

@@ -16,7 +16,7 @@ use crate::{
     failure::nonsense,
     keys::Keys,
     node::Shared,
-    pending::{LATE, Pending},
+    pending::Pending,
     probe,
     script::{CANCEL, EXTEND, TAKE},
     topology::{Reply, Request, Topology},
@@ -95,7 +95,8 @@ impl RedisLease {
     }
 
     async fn ask_for(&self, claim: &Claim, keys: &Keys) -> Result<Reply> {
-        let (counter, line, places, bar) = (keys.counter(), keys.line(), keys.places(), keys.bar(claim.owner));
+        let (counter, line, places, bar) =
+            (keys.counter(), keys.line(), keys.places(), keys.bar(claim.owner));
         let ttl = claim.engine_ttl();
         let needed = self.shared.config.min_replicas;
         let patience = self.shared.config.network.timeout.min(claim.ttl / 3) / 2;
@@ -230,7 +231,9 @@ impl Lease for RedisLease {
     async fn cancel(&self, claim: &Claim) -> Result<Released> {
         let keys = self.keys(&claim.name)?;
         self.pending().unwatch(keys.lock(), claim.owner);
-        let bar_ms = if self.pending().is_uncertain(claim.owner) { LATE.as_millis() } else { 0 };
+        // Nothing of it may outlive its TTL, which is what a later ghost would cost.
+        let bar_ms = claim.engine_ttl().as_millis();
+        let uncertain = self.pending().is_uncertain(claim.owner);
         let (line, places, bar) = (keys.line(), keys.places(), keys.bar(claim.owner));
         let reply = self
             .topology
@@ -238,7 +241,10 @@ impl Lease for RedisLease {
                 script: &CANCEL,
                 slot: keys.slot(),
                 keys: &[keys.lock(), &line, &places, &bar],
-                args: &|_| vec![claim.owner.to_hex().to_vec(), bar_ms.to_string().into()],
+                args: &|_| {
+                    let uncertain = if uncertain { "1" } else { "0" };
+                    vec![claim.owner.to_hex().to_vec(), bar_ms.to_string().into(), uncertain.into()]
+                },
                 replicas: None,
                 gives_up: false,
             })

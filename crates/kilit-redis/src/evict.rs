@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use kilit_core::{
-    Evicted, LockName, OwnerId, Result, Target,
-    family::Lease,
-};
+use kilit_core::{Evicted, LockName, OwnerId, Result, Target, family::Lease};
 use redis::Value;
 
 use crate::{
@@ -66,7 +63,7 @@ impl RedisLease {
     async fn remove(&self, keys: &Keys, value: &[u8], owner: Option<OwnerId>) -> Result<Evicted> {
         let (line, places) = (keys.line(), keys.places());
         let bar = keys.bar(owner.unwrap_or_else(OwnerId::random));
-        let bar_ms = if owner.is_some() { LATE.as_millis() } else { 0 };
+        let bar_ms = owner.map_or(0, |_| LATE.as_millis());
         let args = vec![value.to_vec(), bar_ms.to_string().into()];
         // Somebody else has it by now, or nobody: that hold is over in either case.
         self.compare(&EVICT, keys, &[keys.lock(), &line, &places, &bar], args).await?;

@@ -24,7 +24,8 @@ impl From<ServerError> for Failure {
         let (code, text) = (error.code().to_owned(), error.details().unwrap_or_default().to_owned());
         // Redis 6 puts the code of what a script met behind its own.
         let inner = ["WRONGTYPE", "OOM", "READONLY", "MISCONF", "NOREPLICAS"];
-        let code = inner.into_iter().find(|inner| code == "ERR" && text.contains(inner)).map_or(code, str::to_owned);
+        let code =
+            inner.into_iter().find(|inner| code == "ERR" && text.contains(inner)).map_or(code, str::to_owned);
         Self::Refused(Refusal { code, text })
     }
 }
@@ -72,16 +73,24 @@ impl Refusal {
         let (kind, what) = match self.code.as_str() {
             "LOADING" => (ErrorKind::Unreachable, "is still loading its data"),
             "BUSY" => (ErrorKind::Unreachable, "is busy with somebody's script"),
-            "MASTERDOWN" | "CLUSTERDOWN" => (ErrorKind::Unreachable, "has lost its master or a part of the cluster"),
+            "MASTERDOWN" | "CLUSTERDOWN" => {
+                (ErrorKind::Unreachable, "has lost its master or a part of the cluster")
+            }
             "TRYAGAIN" => (ErrorKind::Unreachable, "is moving this slot to another"),
-            "READONLY" => (ErrorKind::Refused, "is a read-only replica; name the master, or use redis+sentinel:"),
+            "READONLY" => {
+                (ErrorKind::Refused, "is a read-only replica; name the master, or use redis+sentinel:")
+            }
             "OOM" => (ErrorKind::Refused, "is out of memory; raise its maxmemory or free some"),
-            "MISCONF" => (ErrorKind::Refused, "takes no writes since it cannot save them to disk; see its log"),
+            "MISCONF" => {
+                (ErrorKind::Refused, "takes no writes since it cannot save them to disk; see its log")
+            }
             "NOREPLICAS" => (ErrorKind::Refused, "takes no writes since too few of its replicas are up"),
             "NOAUTH" => (ErrorKind::Refused, "wants a password"),
             "WRONGPASS" => (ErrorKind::Refused, "knows no such user and password"),
             "NOPERM" => (ErrorKind::Refused, "gives this user no right to it; `doctor` lists what is needed"),
-            "ERR" if denied => (ErrorKind::Refused, "gives this user no right to it; `doctor` lists what is needed"),
+            "ERR" if denied => {
+                (ErrorKind::Refused, "gives this user no right to it; `doctor` lists what is needed")
+            }
             "WRONGTYPE" => (
                 ErrorKind::Refused,
                 "has something else than a plain string at this lock's key, such as the lock of another library; \
@@ -96,7 +105,8 @@ impl Refusal {
                 return Error::new(ErrorKind::Exhausted, text);
             }
             "ERR" if self.text.contains("not an integer") => {
-                let text = "the token counter of this lock is no number; something else has written to its key";
+                let text =
+                    "the token counter of this lock is no number; something else has written to its key";
                 return Error::new(ErrorKind::Incompatible, text);
             }
             _ => (ErrorKind::Refused, "refused"),

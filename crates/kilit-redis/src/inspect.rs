@@ -51,7 +51,10 @@ impl RedisLease {
         }
         let looks = stream::iter(names).map(|name| async move { self.look_at(&name).await });
         let all: Vec<_> = looks.buffered(AT_ONCE).try_collect().await?;
-        Ok(all.into_iter().filter(|lock| lock.is_held() || lock.queue.iter().any(|line| !line.is_empty())).collect())
+        Ok(all
+            .into_iter()
+            .filter(|lock| lock.is_held() || lock.queue.iter().any(|line| !line.is_empty()))
+            .collect())
     }
 
     pub(crate) async fn look(&self, name: &LockName) -> Result<Look> {
@@ -84,14 +87,19 @@ impl RedisLease {
             (None, Some(value), _) => {
                 Some(Holder { owner: Some(foreign_owner(value)), foreign: true, ..Holder::default() })
             }
-            (None, None, Some(kind)) => {
-                Some(Holder { note: Some(format!("a {kind}, no plain string")), foreign: true, ..Holder::default() })
-            }
+            (None, None, Some(kind)) => Some(Holder {
+                note: Some(format!("a {kind}, no plain string")),
+                foreign: true,
+                ..Holder::default()
+            }),
             (None, None, None) => None,
         };
         LockStatus {
             mode: holder.is_some().then_some(Mode::Exclusive),
-            holders: holder.map(|holder| Holder { expires_in: look.expires_in, ..holder }).into_iter().collect(),
+            holders: holder
+                .map(|holder| Holder { expires_in: look.expires_in, ..holder })
+                .into_iter()
+                .collect(),
             queue: Some(look.waiters),
             ..LockStatus::free(name.clone())
         }

@@ -165,7 +165,7 @@ mod tests {
             let mut seen = HashSet::new();
             for name in names {
                 let keys = keys(name.as_bytes());
-                prop_assert_eq!(name_of_line(&keys[2], b"lock:").unwrap().as_bytes(), name.as_bytes());
+                prop_assert_eq!(name_of_line(&keys[2], b"lock:"), Some(name.parse().unwrap()));
                 for key in keys {
                     prop_assert_eq!(slot(&key), slot(format!("lock:{name}").as_bytes()));
                     prop_assert!(seen.insert(key));

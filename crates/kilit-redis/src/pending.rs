@@ -134,7 +134,9 @@ impl Pending {
 
     fn message(&self, message: &[u8]) {
         let Some((what, owner)) = message.split_at_checked(5) else { return };
-        let Some(owner) = std::str::from_utf8(owner).ok().and_then(|owner| owner.parse().ok()) else { return };
+        let Some(owner) = std::str::from_utf8(owner).ok().and_then(|owner| owner.parse().ok()) else {
+            return;
+        };
         let Some(waiter) = self.waiter(owner) else { return };
         match what {
             b"free " => waiter.wake(&waiter.free),

@@ -175,7 +175,10 @@ fn info(value: &Value) -> HashMap<String, String> {
         Value::VerbatimString { text, .. } => text.clone(),
         _ => return HashMap::new(),
     };
-    text.lines().filter_map(|line| line.split_once(':')).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
 }
 
 /// The value of the one setting that was asked for.

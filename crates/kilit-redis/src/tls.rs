@@ -63,7 +63,9 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore> {
         }
     }
     match roots.is_empty() {
-        true => Err(Error::invalid("no certificate authority is known to this system; name one with ca=FILE")),
+        true => {
+            Err(Error::invalid("no certificate authority is known to this system; name one with ca=FILE"))
+        }
         false => Ok(roots),
     }
 }

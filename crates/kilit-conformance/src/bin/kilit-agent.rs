@@ -87,7 +87,8 @@ struct Lock {
 impl Lock {
     fn client(&self) -> Result<blocking::Client> {
         let mut known = kilit::engines().chain(kilit_testlease::ENGINES);
-        let engine = known.find(|engine| engine.scheme == self.url.scheme());
+        let engine = known
+            .find(|engine| engine.scheme == self.url.scheme() || engine.aliases.contains(&self.url.scheme()));
         Ok(blocking::Client::open(engine.ok_or("no engine has this scheme")?, self.url.clone())?)
     }
 

@@ -1,10 +1,10 @@
 -- Ends the hold of an owner, takes it out of the line, and wakes who is first now.
 --
 -- KEYS: lock, line, places, bar
--- ARGV: owner, for how long to bar it in ms (0: not at all)
+-- ARGV: owner, for how long to bar it in ms, whether a claim of it may be on its way although it holds
 -- Returns 1 when it held the lock
 local lock, line, places, bar = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local owner, bar_ms = ARGV[1], ARGV[2]
+local owner, bar_ms, uncertain = ARGV[1], ARGV[2], ARGV[3]
 
 local value = redis.pcall('GET', lock)
 local held = 0
@@ -15,7 +15,7 @@ if type(value) == 'string' then
         held, value = 1, false
     end
 end
-if bar_ms ~= '0' then redis.call('SET', bar, '', 'PX', bar_ms) end
+if held == 0 or uncertain == '1' then redis.call('SET', bar, '', 'PX', bar_ms) end
 
 if redis.call('EXISTS', line) == 1 then
     local left = redis.call('ZREM', line, owner)
