@@ -73,7 +73,10 @@ fn take_tls(url: &mut EngineUrl, by_scheme: Option<bool>) -> Result<Option<TlsFi
     let (ca, cert, key) = (path(url.take("ca")), path(url.take("cert")), path(url.take("key")));
     let verify = url.take_bool("tls_verify", true)?;
     if by_scheme.is_some_and(|scheme| scheme != wanted) {
-        return Err(Error::invalid(format!("setting tls={wanted} contradicts the scheme `{}:`", url.scheme())));
+        return Err(Error::invalid(format!(
+            "setting tls={wanted} contradicts the scheme `{}:`",
+            url.scheme()
+        )));
     }
     if !wanted {
         return match ca.is_some() || cert.is_some() || key.is_some() || !verify {
@@ -95,7 +98,9 @@ fn take_tls(url: &mut EngineUrl, by_scheme: Option<bool>) -> Result<Option<TlsFi
 
 fn take_user(url: &mut EngineUrl) -> Result<Option<String>> {
     match (url.take("user"), url.user()) {
-        (Some(_), Some(_)) => Err(Error::invalid("the user is named twice: in front of the host, and by user=")),
+        (Some(_), Some(_)) => {
+            Err(Error::invalid("the user is named twice: in front of the host, and by user="))
+        }
         (setting, written) => Ok(setting.or_else(|| written.map(str::to_owned))),
     }
 }
@@ -108,7 +113,8 @@ fn take_password(url: &mut EngineUrl) -> Result<Option<Secret>> {
         }
         Some(file) => {
             let text = fs::read_to_string(&file).map_err(|error| {
-                Error::invalid(format!("cannot read password_file={}", file.escape_debug())).with_source(error)
+                Error::invalid(format!("cannot read password_file={}", file.escape_debug()))
+                    .with_source(error)
             })?;
             Ok(Some(Secret::new(text.trim_end_matches(['\r', '\n']))))
         }

@@ -1,12 +1,14 @@
 //! One connection to one server: many requests at a time, answered in order, and what the server pushes.
 
 use std::{
+    future::poll_fn,
     io,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -18,6 +20,7 @@ use redis::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpStream, UnixStream},
+    runtime::Handle,
     sync::Notify,
 };
 use tokio_util::task::AbortOnDropHandle;
@@ -38,8 +41,12 @@ struct Inner {
     server: String,
     inbox: String,
     pulse: Arc<Pulse>,
-    _driver: AbortOnDropHandle<()>,
+    _tasks: [AbortOnDropHandle<()>; 2],
 }
+
+/// What moves the bytes. Who finds it silent takes it out, so that all who wait for an answer hear of it, also when the
+/// runtime that polls it stands still.
+type Driver = Arc<Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>>;
 
 /// What is sent and answered: silence shows in it.
 #[derive(Debug, Default)]
@@ -63,7 +70,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Connection {
     /// Connects on the current runtime, logs in, listens to `inbox`, and turns tracking on for the reads that ask for
-    /// it.
+    /// it. `keeper` ends it when it is silent.
     pub(crate) async fn open(
         address: Address,
         login: Login,
@@ -71,6 +78,7 @@ impl Connection {
         pending: Arc<Pending>,
         inbox: String,
         role: Role,
+        keeper: Handle,
     ) -> Result<Self> {
         let server = address.to_string();
         let stream = connect(&address, &config).await.map_err(|error| unreachable(&server, error))?;
@@ -85,12 +93,10 @@ impl Connection {
             info = info.set_password(password.expose());
         }
         let pulse = Arc::<Pulse>::default();
-        let pushes = {
-            let pending = pending.clone();
-            move |push: PushInfo| -> Result<(), ()> {
-                pending.pushed(&push);
-                Ok(())
-            }
+        let pushed = pending.clone();
+        let pushes = move |push: PushInfo| -> Result<(), ()> {
+            pushed.pushed(&push);
+            Ok(())
         };
         let settings = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
@@ -100,9 +106,13 @@ impl Connection {
         let (redis, driver) = MultiplexedConnection::new_with_config(&info, stream, settings)
             .await
             .map_err(|error| setup_failed(error, &server))?;
-        let driver = tokio::spawn(drive(driver, pulse.clone(), pending, config.network.timeout));
-        let _driver = AbortOnDropHandle::new(driver);
-        let connection = Self(Arc::new(Inner { redis, server, inbox, pulse, _driver }));
+        let driver: Driver = Arc::new(Mutex::new(Some(Box::pin(driver))));
+        let tasks = [
+            tokio::spawn(drive(driver.clone(), End(pulse.clone(), pending))),
+            keeper.spawn(end_when_silent(driver, pulse.clone(), config.network.timeout)),
+        ];
+        let _tasks = tasks.map(AbortOnDropHandle::new);
+        let connection = Self(Arc::new(Inner { redis, server, inbox, pulse, _tasks }));
         connection.set_up(role).await?;
         Ok(connection)
     }
@@ -208,25 +218,34 @@ fn setup_failed(error: redis::RedisError, server: &str) -> Error {
     }
 }
 
-/// Moves what is sent and answered until the connection ends, or was silent for longer than `timeout` while something
-/// was asked: answers come in order, so one that is late holds up all.
-async fn drive(
-    driver: impl Future<Output = ()>,
-    pulse: Arc<Pulse>,
-    pending: Arc<Pending>,
-    timeout: Duration,
-) {
-    struct Dead(Arc<Pulse>, Arc<Pending>);
-    impl Drop for Dead {
-        fn drop(&mut self) {
-            self.0.dead.store(true, Ordering::Release);
-            self.1.wake_all();
-        }
-    }
-    let dead = Dead(pulse, pending);
-    tokio::select! {
-        () = driver => {}
-        () = dead.0.silence(timeout) => {}
+/// Moves what is sent and answered, until the connection ends.
+async fn drive(driver: Driver, _end: End) {
+    poll_fn(|context| match &mut *lock(&driver) {
+        Some(driver) => driver.as_mut().poll(context),
+        None => Poll::Ready(()),
+    })
+    .await;
+}
+
+/// Ends a connection that was silent for longer than `timeout` while something was asked: answers come in order, so one
+/// that is late holds up all.
+async fn end_when_silent(driver: Driver, pulse: Arc<Pulse>, timeout: Duration) {
+    pulse.silence(timeout).await;
+    pulse.dead.store(true, Ordering::Release);
+    drop(lock(&driver).take());
+}
+
+fn lock(driver: &Driver) -> MutexGuard<'_, Option<Pin<Box<dyn Future<Output = ()> + Send>>>> {
+    driver.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says that the connection is over, however it ends.
+struct End(Arc<Pulse>, Arc<Pending>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.dead.store(true, Ordering::Release);
+        self.1.wake_all();
     }
 }
 

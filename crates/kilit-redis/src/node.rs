@@ -1,9 +1,15 @@
 //! One server, and the connections to it, which are made anew when they end.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use kilit_core::{Clock, Result, runtime};
-use tokio::runtime::{Handle, Id};
+use tokio::{
+    runtime::{Handle, Id},
+    sync::oneshot,
+};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
@@ -12,6 +18,9 @@ use crate::{
     failure::unreachable,
     pending::Pending,
 };
+
+/// How soon a runtime that is not blocked begins with what it is given.
+const STARTS_WITHIN: Duration = Duration::from_secs(1);
 
 /// What the connections of one client have in common.
 #[derive(Debug)]
@@ -48,6 +57,8 @@ struct State {
     connection: Option<Connection>,
     /// Where it lives.
     runtime: Option<Id>,
+    /// A runtime that did not run what it was given: its thread is blocked by who waits for us.
+    stands_still: Option<Id>,
 }
 
 impl Node {
@@ -63,35 +74,56 @@ impl Node {
     pub(crate) async fn connection(&self) -> Result<Connection> {
         if let Some(handle) = runtime::caller()
             && self.caller.is_for(handle.id())
+            && let Some(connection) = self.connection_on(&self.caller, handle).await?
         {
-            return self.connection_on(&self.caller, handle).await;
+            return Ok(connection);
         }
-        self.connection_on(&self.keeper, Handle::current()).await
+        let connection = self.connection_on(&self.keeper, Handle::current()).await?;
+        connection.ok_or_else(|| unreachable(&self.address.to_string(), "the keeper's thread stands still"))
     }
 
-    async fn connection_on(&self, link: &Link, runtime: Handle) -> Result<Connection> {
+    /// `None` where that runtime stands still.
+    async fn connection_on(&self, link: &Link, runtime: Handle) -> Result<Option<Connection>> {
         if let Some(connection) = link.standing() {
-            return Ok(connection);
+            return Ok(Some(connection));
         }
         let _one_at_a_time = link.connecting.lock().await;
         if let Some(connection) = link.standing() {
-            return Ok(connection);
+            return Ok(Some(connection));
         }
         let connection = self.connect(link, &runtime).await?;
-        *link.state() = State { connection: Some(connection.clone()), runtime: Some(runtime.id()) };
+        let mut state = link.state();
+        state.stands_still = connection.is_none().then(|| runtime.id());
+        if connection.is_some() {
+            (state.connection, state.runtime) = (connection.clone(), Some(runtime.id()));
+        }
         Ok(connection)
     }
 
-    async fn connect(&self, link: &Link, runtime: &Handle) -> Result<Connection> {
+    async fn connect(&self, link: &Link, runtime: &Handle) -> Result<Option<Connection>> {
         let Shared { config, pending, clock } = &*self.shared;
-        let (address, login) = (self.address.clone(), self.login.clone());
-        let open =
-            Connection::open(address, login, config.clone(), pending.clone(), link.inbox.clone(), self.role);
-        let opening = AbortOnDropHandle::new(runtime.spawn(open));
+        let open = Connection::open(
+            self.address.clone(),
+            self.login.clone(),
+            config.clone(),
+            pending.clone(),
+            link.inbox.clone(),
+            self.role,
+            Handle::current(),
+        );
+        let (starts, started) = oneshot::channel();
+        let opening = AbortOnDropHandle::new(runtime.spawn(async {
+            let _ = starts.send(());
+            open.await
+        }));
+        if clock.timeout_at(clock.now() + STARTS_WITHIN, started).await.is_none() {
+            return Ok(None);
+        }
         let within = config.network.connect_timeout;
         match clock.timeout_at(clock.now() + within, opening).await {
-            Some(Ok(opened)) => opened,
-            Some(Err(_)) => Err(unreachable(&self.address.to_string(), "the caller's runtime has ended")),
+            Some(Ok(opened)) => opened.map(Some),
+            // It has ended.
+            Some(Err(_)) => Ok(None),
             None => Err(unreachable(&self.address.to_string(), format!("no answer within {within:?}"))),
         }
     }
@@ -110,7 +142,8 @@ impl Link {
     /// Whether its connection lives on that runtime, or may.
     fn is_for(&self, runtime: Id) -> bool {
         let state = self.state();
-        state.runtime == Some(runtime) || !state.connection.as_ref().is_some_and(Connection::is_alive)
+        let lives = state.connection.as_ref().is_some_and(Connection::is_alive);
+        state.stands_still != Some(runtime) && (!lives || state.runtime == Some(runtime))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -54,7 +54,7 @@ pub(crate) fn unprobed() -> Assurance {
         wait_look: Bound::fixed(LOOK),
         notes: vec![
             "depends on one server's clock: a jump ahead ends leases early".into(),
-            format!("a waiter that dies holds up the line for {PLACE:?} at most"),
+            format!("a waiter that dies holds up the line for {:?} at most", PLACE + LOOK),
         ],
     }
 }

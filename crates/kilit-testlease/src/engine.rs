@@ -121,7 +121,8 @@ impl Lease for TestLease {
         let claims = claims.to_vec();
         let touched = claims.iter().map(|claim| (claim.name.clone(), claim.owner)).collect();
         self.call(Op::Extend, touched, move |node| {
-            let extend = |claim: &Arc<Claim>| node.extend(&claim.name, claim.owner, claim.engine_ttl()).into();
+            let extend =
+                |claim: &Arc<Claim>| node.extend(&claim.name, claim.owner, claim.engine_ttl()).into();
             claims.iter().map(extend).collect()
         })
         .await
