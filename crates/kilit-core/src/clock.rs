@@ -12,7 +12,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use crate::sys;
+use crate::{runtime, sys};
 
 /// A point on the boot-time clock (`CLOCK_BOOTTIME`): it counts while the machine is suspended and is never set.
 /// Meaningful on one machine until it boots again. Wall time is never used for a deadline.
@@ -108,8 +108,12 @@ impl Clock {
     pub async fn sleep_until(&self, moment: Moment) {
         match &self.0 {
             _ if moment == Moment::FAR => std::future::pending().await,
-            // Boxed: most futures that may sleep never do, and are moved about.
-            None => Box::pin(sys::sleep_until(moment)).await,
+            None => match runtime::timer() {
+                // It fails with its runtime alone, and with it who sleeps there.
+                Some(timer) if timer.sleep_until(moment).await.is_ok() => {}
+                // Boxed: most futures that may sleep never do, and are moved about.
+                _ => Box::pin(sys::sleep_until(moment)).await,
+            },
             Some(manual) => {
                 let mut moved = manual.moved.subscribe();
                 while self.now() < moment {

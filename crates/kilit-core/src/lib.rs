@@ -31,6 +31,7 @@ mod owner;
 mod recipe;
 pub mod runtime;
 pub mod sys;
+mod timer;
 mod token;
 mod url;
 

@@ -14,6 +14,7 @@ use std::{
 };
 
 use rustix::{
+    io::read,
     mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous},
     time::{
         ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
@@ -45,14 +46,36 @@ pub(crate) async fn sleep_until(moment: Moment) {
 }
 
 async fn timer(moment: Moment) -> io::Result<()> {
-    let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-    let (seconds, nanos) = (moment.as_nanos() / 1_000_000_000, moment.as_nanos() % 1_000_000_000);
-    let once = Itimerspec {
-        it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
-        it_value: Timespec { tv_sec: seconds as i64, tv_nsec: nanos as _ },
-    };
-    timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &once)?;
-    Readable::new(timer)?.wait().await
+    let alarm = Alarm::new()?;
+    alarm.set(moment)?;
+    alarm.0.wait().await
+}
+
+/// A timerfd on `CLOCK_BOOTTIME`.
+#[derive(Debug)]
+pub(crate) struct Alarm(Readable);
+
+impl Alarm {
+    /// One that is not set.
+    pub(crate) fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        Ok(Self(Readable::new(timerfd_create(TimerfdClockId::Boottime, flags)?)?))
+    }
+
+    /// Rings at `moment`, or never at [`Moment::FAR`], instead of when it was set to before.
+    pub(crate) fn set(&self, moment: Moment) -> io::Result<()> {
+        // All zero turns it off, so a moment at boot is a little later.
+        let nanos = if moment == Moment::FAR { 0 } else { moment.as_nanos().max(1) };
+        let at = Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as _ };
+        let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: at };
+        timerfd_settime(self.0.fd(), TimerfdTimerFlags::ABSTIME, &once)?;
+        Ok(())
+    }
+
+    /// Returns when it rings.
+    pub(crate) async fn ring(&self) -> io::Result<()> {
+        self.0.read_with(|fd| Ok(read(fd, &mut [0_u8; 8]).map(drop)?)).await
+    }
 }
 
 /// A file descriptor that can be waited on until it is readable. Lives within kilit's own runtime.

@@ -6,6 +6,6 @@ compile_error!("kilit runs on Linux only for now: a port needs a file beside kil
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
-pub use linux::{Readable, boot_id, process_id};
+pub(crate) use linux::{Alarm, boot_time, host_name, sleep_until};
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{boot_time, host_name, sleep_until};
+pub use linux::{Readable, boot_id, process_id};
