@@ -76,21 +76,20 @@ impl Choice {
 
     async fn try_until(&self, patience: Duration) -> kilit::Result<Client> {
         let until = Instant::now() + patience.max(ROUND_TRIP);
+        let text = format!("{} was not reached within {patience:?}", self.url);
+        let mut why = Error::new(ErrorKind::Unreachable, text).on_engine(self.descriptor.scheme);
         loop {
             let open = Client::open(self.descriptor, self.url.clone());
             let opened = match patience {
                 Duration::ZERO => open.await,
-                _ => timeout_at(until, open).await.unwrap_or_else(|_| {
-                    let text = format!("not reached within {patience:?}");
-                    Err(Error::new(ErrorKind::Unreachable, text).on_engine(self.descriptor.scheme))
-                }),
+                // A try that is cut short knows less than the one before.
+                _ => timeout_at(until, open).await.unwrap_or(Err(why)),
             };
             match opened {
-                Err(error) if error.retry() == Retry::Later && Instant::now() + PAUSE < until => {
-                    sleep(PAUSE).await
-                }
+                Err(error) if error.retry() == Retry::Later && Instant::now() + PAUSE < until => why = error,
                 opened => return opened,
             }
+            sleep(PAUSE).await;
         }
     }
 }

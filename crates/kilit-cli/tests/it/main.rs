@@ -12,6 +12,7 @@ mod limits;
 mod names;
 mod output;
 mod place;
+mod redis;
 mod secrets;
 mod signals;
 mod terminal;

@@ -1,31 +1,139 @@
-//! A directory of locks of its own, and the command under test.
+//! Locks of their own, and the command under test.
 
-use std::{ffi::OsStr, fs, path::PathBuf, process::Command, time::Duration};
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    fs,
+    net::SocketAddr,
+    path::PathBuf,
+    process::Command,
+    time::Duration,
+};
 
-use kilit_testbed::{Process, Signal, TempDir, process::Exit, tempdir};
+use kilit_testbed::{
+    Process, Signal, TempDir,
+    process::Exit,
+    server::{LeaseServer, Redis, Server},
+    tempdir,
+};
 use serde_json::Value;
 
 /// Longer than anything takes that works.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-pub(crate) struct Place(TempDir);
+/// A directory for files, and an engine that nobody else uses.
+pub(crate) struct Place {
+    dir: TempDir,
+    home: Home,
+}
+
+/// Where the locks are.
+enum Home {
+    Files,
+    TestLease(Server<LeaseServer>),
+    Redis(Server<Redis>),
+}
+
+/// Makes each case, a function of a place, a test on each engine.
+macro_rules! on_engines {
+    ([$($engine:ident),+] $cases:tt) => { $(on_engines! { $engine $cases })+ };
+    ($engine:ident { $($case:ident,)+ }) => {
+        mod $engine {
+            $(#[test] fn $case() { super::$case(crate::place::Place::$engine()) })+
+        }
+    };
+}
+pub(crate) use on_engines;
 
 impl Place {
+    /// On the file engine.
     pub(crate) fn new() -> Self {
-        Self(tempdir().unwrap())
+        Self::at(Home::Files)
+    }
+
+    /// The same, by its name.
+    pub(crate) fn file() -> Self {
+        Self::new()
+    }
+
+    /// At a test lease server, for a `kilit` that knows such.
+    pub(crate) fn testlease() -> Self {
+        Self::at(Home::TestLease(LeaseServer::start()))
+    }
+
+    /// At a Redis server as it comes.
+    pub(crate) fn redis() -> Self {
+        Self::with_redis(Redis::new())
+    }
+
+    /// At a Redis server that is set up like this.
+    pub(crate) fn with_redis(spec: Redis) -> Self {
+        Self::at(Home::Redis(Server::start(spec)))
+    }
+
+    fn at(home: Home) -> Self {
+        Self { dir: tempdir().unwrap(), home }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.dir.path().join(name)
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("file://{}", self.path("locks").display())
+        match &self.home {
+            Home::Files => format!("file://{}", self.path("locks").display()),
+            Home::TestLease(server) => Server::<LeaseServer>::url(server.addr()),
+            Home::Redis(server) => server.url(),
+        }
     }
 
-    /// `kilit`, with the file engine in this place.
+    /// The URL of what stands in front of the server.
+    pub(crate) fn url_at(&self, addr: SocketAddr) -> String {
+        match &self.home {
+            Home::Files => panic!("there is no server"),
+            Home::TestLease(_) => Server::<LeaseServer>::url(addr),
+            Home::Redis(server) => server.url_at(addr),
+        }
+    }
+
+    pub(crate) fn addr(&self) -> SocketAddr {
+        match &self.home {
+            Home::Files => panic!("there is no server"),
+            Home::TestLease(server) => server.addr(),
+            Home::Redis(server) => server.addr(),
+        }
+    }
+
+    pub(crate) fn server_process(&mut self) -> &mut Process {
+        match &mut self.home {
+            Home::Files => panic!("there is no server"),
+            Home::TestLease(server) => server.process(),
+            Home::Redis(server) => server.process(),
+        }
+    }
+
+    pub(crate) fn server(&self) -> &Server<Redis> {
+        match &self.home {
+            Home::Redis(server) => server,
+            _ => panic!("this place is at no Redis server"),
+        }
+    }
+
+    pub(crate) fn server_mut(&mut self) -> &mut Server<Redis> {
+        match &mut self.home {
+            Home::Redis(server) => server,
+            _ => panic!("this place is at no Redis server"),
+        }
+    }
+
+    /// `kilit`, with the engine of this place.
     pub(crate) fn kilit<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
-        let mut command = kilit();
+        let mut command = match &self.home {
+            Home::TestLease(_) => kilit_of(env::var_os("KILIT_BIN_TESTLEASE").expect(
+                "KILIT_BIN_TESTLEASE is unset: build kilit-cli with the feature testlease and set it to its path",
+            )),
+            _ => kilit(),
+        };
         command.env("KILIT_ENGINE", self.url()).args(args);
         command
     }
@@ -63,7 +171,10 @@ impl Place {
 
 /// The command under test, with nothing of kilit's in its environment.
 pub(crate) fn kilit() -> Command {
-    let program = std::env::var_os("KILIT_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_kilit").into());
+    kilit_of(env::var_os("KILIT_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_kilit").into()))
+}
+
+fn kilit_of(program: OsString) -> Command {
     let mut command = Command::new(program);
     for key in ["KILIT_ENGINE", "KILIT_PASSWORD", "KILIT_LOG", "KILIT_TOKEN", "KILIT_TOKEN_SOURCE"] {
         command.env_remove(key);

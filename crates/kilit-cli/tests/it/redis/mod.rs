@@ -1,0 +1,8 @@
+//! What is special about the command on Redis.
+
+mod doctor;
+mod leftovers;
+mod operators;
+mod outages;
+mod secrets;
+mod urls;

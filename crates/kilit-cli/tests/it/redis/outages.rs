@@ -1,0 +1,139 @@
+//! The server is away for a while, or for good.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use kilit_testbed::{
+    Process,
+    chaos::Mode,
+    ports::ClosedPort,
+    server::{Redis, redis::Persistence},
+    wait_until,
+};
+
+use crate::{
+    lease::Scene,
+    place::{Place, SOON, wait_for_line},
+};
+
+#[test]
+fn a_server_that_is_started_again_with_its_data_harms_nobody() {
+    let spec = Redis::new().persistence(Persistence::Aof { fsync: "always" });
+    let mut scene = Scene::new(Place::with_redis(spec));
+    let mut holder = with_stdin(&scene);
+    let token = token(&scene);
+    let mut next = scene.next();
+    wait_until("the next stands in line", SOON, || scene.place.status("x")["waiters"] == 1);
+    scene.place.server_mut().kill();
+    wait_until("a renewal fails", SOON, || holder.stderr().contains("trying again"));
+    scene.place.server_mut().restart();
+    let healed = scene.link.counts().to_client;
+    wait_until("a renewal is answered", SOON, || scene.link.counts().to_client > healed);
+    assert_eq!(self::token(&scene), token);
+    drop(holder.take_stdin());
+    holder.wait(SOON).expect_code(7);
+    next.wait(SOON).expect_code(0);
+}
+
+#[test]
+fn a_server_that_forgot_the_lock_takes_it_away() {
+    let mut scene = Scene::new(Place::redis());
+    let mut holder = with_stdin(&scene);
+    scene.place.server_mut().restart();
+    let exit = holder.wait(SOON).expect_code(79);
+    assert!(exit.stderr.contains("the engine ended the hold"), "{}", exit.stderr);
+}
+
+/// Two thirds of the TTL of five seconds, without grace and margin, are 2.7 s; the rest is for a busy machine.
+#[test]
+fn an_outage_within_the_bound_changes_nothing() {
+    let scene = Scene::new(Place::redis());
+    let mut holder = with_stdin(&scene);
+    for mode in [Mode::Reset, Mode::Blackhole, Mode::Refuse, Mode::DropReplies] {
+        scene.link.set(mode);
+        // Nothing is waited for: this is how long it is away.
+        std::thread::sleep(Duration::from_secs(2));
+        let broken = scene.link.counts().to_client;
+        scene.link.set(Mode::Pass);
+        wait_until("a renewal is answered", SOON, || scene.link.counts().to_client > broken);
+    }
+    drop(holder.take_stdin());
+    holder.wait(SOON).expect_code(7);
+    scene.place.expect_free("x");
+}
+
+#[test]
+fn what_is_not_there_is_given_up_in_time() {
+    let place = Place::redis();
+    let (closed, stopped) = (ClosedPort::new(), &place);
+    stopped.server().stop();
+    for addr in [closed.addr(), stopped.addr()] {
+        for (wait, longest) in [("1s", 1), ("0", 0)] {
+            let url = place.url_at(addr) + "?connect_timeout=300ms";
+            for args in [&["run", "--wait", wait, "x", "--", "echo", "ran"][..], &["status"], &["doctor"]] {
+                let begun = Instant::now();
+                let exit = Process::run(place.kilit(args).env("KILIT_ENGINE", &url), SOON).expect_code(69);
+                assert!(exit.stderr.contains(&addr.to_string()), "{}", exit.stderr);
+                assert_eq!(exit.stdout, "");
+                let took = begun.elapsed();
+                assert!(took < Duration::from_secs(longest) + SLACK, "{args:?} took {took:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_server_that_dies_during_the_clean_up_holds_nothing_up() {
+    let mut scene = Scene::new(Place::redis());
+    let _holder = scene.place.hold("x");
+    // So that there is time between the last look and the withdrawal.
+    scene.link.set(Mode::Delay(Duration::from_millis(50)));
+    let monitor = scene.place.server().monitor();
+    let (begun, began_at) = (Instant::now(), SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs_f64());
+    let mut waiter = Process::spawn(scene.run_over_link(&["--wait", "2s"]).arg("true"));
+    // It is on its way when the wait ends, and until then there is another every half a second.
+    monitor.wait("the last look", |lines| {
+        lines.iter().any(|line| line.contains(" lua] \"ZADD\"") && time_of(line) > began_at + 2.0)
+    });
+    scene.place.server_mut().kill();
+    let exit = waiter.wait(SOON);
+    assert!(begun.elapsed() < Duration::from_secs(2) + SLACK, "{:?}", begun.elapsed());
+    // The second, where the machine was too busy to kill in time.
+    assert!([75, 69].contains(&exit.code()), "{}", exit.stderr);
+}
+
+#[test]
+fn the_end_of_a_wait_says_what_was_last() {
+    let scene = Scene::new(Place::redis());
+    let _holder = scene.place.hold("x");
+    let busy = Process::run(scene.run_over_link(&["--wait", "300ms"]).arg("true"), SOON).expect_code(75);
+    assert!(busy.stderr.contains("held by another until the wait was over"), "{}", busy.stderr);
+    for mode in [Mode::Blackhole, Mode::Reset] {
+        scene.link.set(Mode::Pass);
+        let mut waiter = Process::spawn(scene.run_over_link(&["--wait", "3s"]).arg("true"));
+        wait_until("it stands in line", SOON, || scene.place.status("x")["waiters"] == 1);
+        scene.link.set(mode);
+        let exit = waiter.wait(SOON).expect_code(69);
+        assert!(!exit.stderr.contains("held by another"), "{}", exit.stderr);
+    }
+}
+
+/// How much later than asked for an end may come. Any of the time-outs that it could wrongly wait for is longer.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// A holder over the link that ends with 7 when its stdin does, and logs renewals that fail.
+fn with_stdin(scene: &Scene) -> Process {
+    let mut command = scene.run_over_link(&[]);
+    command.env("KILIT_LOG", "warn").args(["sh", "-c", "echo ready; read line; exit 7"]);
+    let mut holder = Process::spawn_with_stdin(&mut command, std::process::Stdio::piped());
+    wait_for_line(&mut holder, "ready");
+    holder
+}
+
+fn token(scene: &Scene) -> String {
+    scene.place.status("x")["holders"][0]["token_text"].as_str().unwrap().to_owned()
+}
+
+/// A line of MONITOR begins with it.
+fn time_of(line: &str) -> f64 {
+    line.split(' ').next().and_then(|time| time.parse().ok()).expect("a time")
+}
