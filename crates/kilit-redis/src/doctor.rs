@@ -103,12 +103,12 @@ fn of_one(facts: &Facts) -> Vec<Finding> {
         } else {
             ""
         };
-        say(
-            "clock",
-            level,
-            format!("its clock is {ahead} ms ahead of this machine's (±{uncertain} ms)"),
-            fix,
-        );
+        say("clock", level, format!("its clock is {} this machine's (±{uncertain} ms)", offset(ahead)), fix);
     }
     findings
+}
+
+fn offset(ahead_ms: i64) -> String {
+    let word = if ahead_ms < 0 { "behind" } else { "ahead of" };
+    format!("{} ms {word}", ahead_ms.unsigned_abs())
 }
