@@ -13,8 +13,7 @@ use redis::Value;
 
 use crate::{
     config::{Config, SETTINGS},
-    failure::nonsense,
-    keys::Keys,
+    keys::{Key, Keys},
     node::Shared,
     pending::Pending,
     probe,
@@ -95,26 +94,24 @@ impl RedisLease {
     }
 
     async fn ask_for(&self, claim: &Claim, keys: &Keys) -> Result<Reply> {
-        let (counter, line, places, bar) =
-            (keys.counter(), keys.line(), keys.places(), keys.bar(claim.owner));
-        let ttl = claim.engine_ttl();
         let needed = self.shared.config.min_replicas;
         let patience = self.shared.config.network.timeout.min(claim.ttl / 3) / 2;
         self.topology
             .run(&Request {
                 script: &TAKE,
                 slot: keys.slot(),
-                keys: &[keys.lock(), &counter, &line, &places, &bar],
-                args: &|connection| {
-                    vec![
-                        claim.owner.to_hex().to_vec(),
-                        ttl.as_millis().to_string().into(),
-                        PLACE.min(claim.ttl).as_millis().to_string().into(),
-                        connection.inbox().into(),
-                        claim.note.as_str().into(),
-                    ]
+                keys: 5,
+                write: &|connection, command| {
+                    let bar = Key::Bar(claim.owner);
+                    keys.write(&[Key::Lock, Key::Counter, Key::Line, Key::Places, bar], command);
+                    command
+                        .arg(&claim.owner.to_hex()[..])
+                        .arg(millis(claim.engine_ttl()))
+                        .arg(millis(PLACE.min(claim.ttl)))
+                        .arg(connection.inbox())
+                        .arg(claim.note.as_str());
                 },
-                replicas: (needed > 0).then(|| (needed, patience.as_millis().max(1))),
+                replicas: (needed > 0).then(|| (needed, millis(patience).max(1))),
                 gives_up: false,
             })
             .await
@@ -122,11 +119,11 @@ impl RedisLease {
 
     /// What the server said to a claim.
     fn taken(&self, reply: &Reply) -> Result<Take> {
-        let Value::Array(parts) = &reply.value else { return Err(nonsense(&reply.server, &reply.value)) };
+        let Value::Array(parts) = &reply.value else { return Err(reply.nonsense()) };
         match &parts[..] {
             [Value::Int(1), Value::BulkString(token)] => {
                 let token = std::str::from_utf8(token).ok().and_then(|text| text.parse::<u64>().ok());
-                let value = TokenValue::new(token.ok_or_else(|| nonsense(&reply.server, &reply.value))?)?;
+                let value = TokenValue::new(token.ok_or_else(|| reply.nonsense())?)?;
                 let token = FencingToken::new(self.shared.config.source.clone(), value);
                 Ok(Take::Taken { token: Some(token) })
             }
@@ -137,7 +134,7 @@ impl RedisLease {
             [Value::Int(2)] => {
                 Err(Error::new(ErrorKind::Closed, "this claim was withdrawn, or an operator has ended it"))
             }
-            _ => Err(nonsense(&reply.server, &reply.value)),
+            _ => Err(reply.nonsense()),
         }
     }
 
@@ -231,19 +228,18 @@ impl Lease for RedisLease {
     async fn cancel(&self, claim: &Claim) -> Result<Released> {
         let keys = self.keys(&claim.name)?;
         self.pending().unwatch(keys.lock(), claim.owner);
-        // Nothing of it may outlive its TTL, which is what a later ghost would cost.
-        let bar_ms = claim.engine_ttl().as_millis();
         let uncertain = self.pending().is_uncertain(claim.owner);
-        let (line, places, bar) = (keys.line(), keys.places(), keys.bar(claim.owner));
         let reply = self
             .topology
             .run(&Request {
                 script: &CANCEL,
                 slot: keys.slot(),
-                keys: &[keys.lock(), &line, &places, &bar],
-                args: &|_| {
-                    let uncertain = if uncertain { "1" } else { "0" };
-                    vec![claim.owner.to_hex().to_vec(), bar_ms.to_string().into(), uncertain.into()]
+                keys: 4,
+                write: &|_, command| {
+                    keys.write(&[Key::Lock, Key::Line, Key::Places, Key::Bar(claim.owner)], command);
+                    // The bar may not outlive the TTL: a ghost that comes later costs no more than that.
+                    let bar = millis(claim.engine_ttl());
+                    command.arg(&claim.owner.to_hex()[..]).arg(bar).arg(i32::from(uncertain));
                 },
                 replicas: None,
                 gives_up: false,
@@ -253,7 +249,7 @@ impl Lease for RedisLease {
         match reply.value {
             Value::Int(1) => Ok(Released::Done),
             Value::Int(0) => Ok(Released::WasNotHeld),
-            value => Err(nonsense(&reply.server, &value)),
+            _ => Err(reply.nonsense()),
         }
     }
 
@@ -308,26 +304,26 @@ impl RedisLease {
         batch: &[(u16, usize, Keys)],
         claims: &[Arc<Claim>],
     ) -> Result<Vec<(usize, Extended)>> {
-        let keys: Vec<_> = batch.iter().map(|(_, _, keys)| keys.lock()).collect();
         let reply = self
             .topology
             .run(&Request {
                 script: &EXTEND,
                 slot: batch[0].0,
-                keys: &keys,
-                args: &|_| {
-                    let claims = batch.iter().map(|(_, place, _)| &claims[*place]);
-                    claims
-                        .flat_map(|claim| {
-                            [claim.owner.to_hex().to_vec(), claim.engine_ttl().as_millis().to_string().into()]
-                        })
-                        .collect()
+                keys: batch.len(),
+                write: &|_, command| {
+                    for (_, _, keys) in batch {
+                        command.arg(keys.lock());
+                    }
+                    for (_, place, _) in batch {
+                        let claim = &claims[*place];
+                        command.arg(&claim.owner.to_hex()[..]).arg(millis(claim.engine_ttl()));
+                    }
                 },
                 replicas: None,
                 gives_up: true,
             })
             .await?;
-        let Value::Array(answers) = &reply.value else { return Err(nonsense(&reply.server, &reply.value)) };
+        let Value::Array(answers) = &reply.value else { return Err(reply.nonsense()) };
         let extended = batch.iter().zip(answers).map(|((_, place, _), answer)| {
             let extended = match answer {
                 Value::Int(1) => Extended::Kept,
@@ -338,4 +334,9 @@ impl RedisLease {
         });
         Ok(extended.collect())
     }
+}
+
+/// As the server counts time. A TTL is far below what would not fit.
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

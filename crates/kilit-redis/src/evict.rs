@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use kilit_core::{Evicted, LockName, OwnerId, Result, Target, family::Lease};
-use redis::Value;
+use redis::{Cmd, Value};
 
 use crate::{
+    connection::Connection,
     engine::RedisLease,
     inspect::foreign_owner,
-    keys::Keys,
+    keys::{Key, Keys},
     pending::LATE,
     record::Record,
     script::{ASK, EVICT, Script},
@@ -42,7 +43,7 @@ impl RedisLease {
             true => value,
             false => {
                 let marked = Record::ask_back(&value);
-                if !self.compare(&ASK, &keys, &[keys.lock()], vec![value, marked.clone()]).await? {
+                if !self.compare(&ASK, &keys, &[Key::Lock], &[&value, &marked]).await? {
                     return Ok(Evicted::Ended);
                 }
                 marked
@@ -61,12 +62,11 @@ impl RedisLease {
     }
 
     async fn remove(&self, keys: &Keys, value: &[u8], owner: Option<OwnerId>) -> Result<Evicted> {
-        let (line, places) = (keys.line(), keys.places());
-        let bar = keys.bar(owner.unwrap_or_else(OwnerId::random));
-        let bar_ms = owner.map_or(0, |_| LATE.as_millis());
-        let args = vec![value.to_vec(), bar_ms.to_string().into()];
+        let bar = Key::Bar(owner.unwrap_or_else(OwnerId::random));
+        let bar_ms = owner.map_or(0, |_| LATE.as_millis()).to_string();
+        let all = [Key::Lock, Key::Line, Key::Places, bar];
         // Somebody else has it by now, or nobody: that hold is over in either case.
-        self.compare(&EVICT, keys, &[keys.lock(), &line, &places, &bar], args).await?;
+        self.compare(&EVICT, keys, &all, &[value, bar_ms.as_bytes()]).await?;
         Ok(Evicted::Ended)
     }
 
@@ -75,11 +75,21 @@ impl RedisLease {
         &self,
         script: &'static Script,
         keys: &Keys,
-        all: &[&[u8]],
-        args: Vec<Vec<u8>>,
+        all: &[Key],
+        args: &[&[u8]],
     ) -> Result<bool> {
-        let args = &|_: &crate::connection::Connection| args.clone();
-        let request = Request { script, slot: keys.slot(), keys: all, args, replicas: None, gives_up: false };
+        let write = |_: &Connection, command: &mut Cmd| {
+            keys.write(all, command);
+            command.arg(args);
+        };
+        let request = Request {
+            script,
+            slot: keys.slot(),
+            keys: all.len(),
+            write: &write,
+            replicas: None,
+            gives_up: false,
+        };
         Ok(self.topology.run(&request).await?.value == Value::Int(1))
     }
 }

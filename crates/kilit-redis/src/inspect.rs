@@ -10,7 +10,7 @@ use crate::{
     connection::Connection,
     engine::RedisLease,
     failure::{Failure, nonsense, unreachable},
-    keys::name_of_line,
+    keys::{Key, name_of_line},
     record::{Record, micros},
     script::INSPECT,
     topology::Request,
@@ -59,19 +59,18 @@ impl RedisLease {
 
     pub(crate) async fn look(&self, name: &LockName) -> Result<Look> {
         let keys = self.keys(name)?;
-        let (line, places) = (keys.line(), keys.places());
         let reply = self
             .topology
             .run(&Request {
                 script: &INSPECT,
                 slot: keys.slot(),
-                keys: &[keys.lock(), &line, &places],
-                args: &|_| vec![],
+                keys: 3,
+                write: &|_, command| keys.write(&[Key::Lock, Key::Line, Key::Places], command),
                 replicas: None,
                 gives_up: false,
             })
             .await?;
-        read(&reply.value).ok_or_else(|| nonsense(&reply.server, &reply.value))
+        read(&reply.value).ok_or_else(|| reply.nonsense())
     }
 
     fn status(&self, name: &LockName, look: Look) -> LockStatus {

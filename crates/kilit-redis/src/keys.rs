@@ -1,14 +1,33 @@
 //! The keys of one lock: its own, that other clients share, and those that kilit keeps beside it in the same slot.
 
-use std::sync::OnceLock;
+use std::{
+    io::{self, Write},
+    sync::OnceLock,
+};
 
 use kilit_core::{Error, LockName, OwnerId, Result};
+use redis::{Cmd, RedisWrite};
 
 /// How many slots a cluster has.
 pub(crate) const SLOTS: u16 = 16_384;
 
 /// What kilit keeps beside a lock begins so; the number is the version of these formats.
 const SIDE: &[u8] = b"kilit1:";
+
+/// One key of a lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Key {
+    /// The one that everybody shares.
+    Lock,
+    /// The last token drawn.
+    Counter,
+    /// Who waits, in order.
+    Line,
+    /// Until when each waiter's place lasts, and where it is woken.
+    Places,
+    /// Stands while late claims of this owner get nothing.
+    Bar(OwnerId),
+}
 
 /// The keys of one lock.
 #[derive(Debug)]
@@ -40,33 +59,36 @@ impl Keys {
         &self.lock
     }
 
-    /// The last token drawn.
-    pub(crate) fn counter(&self) -> Vec<u8> {
-        self.side(b"token:")
+    /// Adds keys to a command.
+    pub(crate) fn write(&self, keys: &[Key], command: &mut Cmd) {
+        for key in keys {
+            let mut argument = command.writer_for_next_arg();
+            // Writing into memory does not fail.
+            let _ = self.parts(*key, |part| argument.write_all(part));
+        }
     }
 
-    /// Who waits, in order.
-    pub(crate) fn line(&self) -> Vec<u8> {
-        self.side(b"line:")
-    }
-
-    /// Until when each waiter's place lasts, and where it is woken.
-    pub(crate) fn places(&self) -> Vec<u8> {
-        self.side(b"places:")
-    }
-
-    /// Stands while late claims of this owner get nothing.
-    pub(crate) fn bar(&self, owner: OwnerId) -> Vec<u8> {
-        [SIDE, b"bar:", &self.tail[..], b":", &owner.to_hex()].concat()
+    /// What a key is made of.
+    fn parts(&self, key: Key, mut part: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        let (what, owner) = match key {
+            Key::Lock => return part(&self.lock),
+            Key::Counter => ("token:", None),
+            Key::Line => ("line:", None),
+            Key::Places => ("places:", None),
+            Key::Bar(owner) => ("bar:", Some(owner)),
+        };
+        part(SIDE)?;
+        part(what.as_bytes())?;
+        part(&self.tail)?;
+        match owner {
+            None => Ok(()),
+            Some(owner) => part(b":").and_then(|()| part(&owner.to_hex())),
+        }
     }
 
     /// In which slot of a cluster all of them are.
     pub(crate) fn slot(&self) -> u16 {
         slot(&self.lock)
-    }
-
-    fn side(&self, what: &[u8]) -> Vec<u8> {
-        [SIDE, what, &self.tail].concat()
     }
 }
 
@@ -130,7 +152,13 @@ mod tests {
     fn keys(name: &[u8]) -> Vec<Vec<u8>> {
         let keys = Keys::new(b"lock:", &LockName::new(name).unwrap()).unwrap();
         let owner = "0123456789abcdef0123456789abcdef".parse().unwrap();
-        vec![keys.lock().to_vec(), keys.counter(), keys.line(), keys.places(), keys.bar(owner)]
+        let all = [Key::Lock, Key::Counter, Key::Line, Key::Places, Key::Bar(owner)];
+        let whole = |key| {
+            let mut whole = Vec::new();
+            keys.parts(key, |part| whole.write_all(part)).unwrap();
+            whole
+        };
+        all.map(whole).to_vec()
     }
 
     #[test]

@@ -38,15 +38,11 @@ impl Script {
         Self { source, hash: redis::Script::new(source).get_hash().to_owned() }
     }
 
-    /// The command that runs it; `whole` for a server that does not know its hash.
-    pub(crate) fn command(&self, whole: bool, keys: &[&[u8]], args: &[&[u8]]) -> Cmd {
+    /// The beginning of the command that runs it, before its keys; `whole` for a server that does not know its hash.
+    pub(crate) fn command(&self, whole: bool, keys: usize) -> Cmd {
         let (verb, script) = if whole { ("EVAL", self.source) } else { ("EVALSHA", &*self.hash) };
-        let size = keys.iter().chain(args).map(|part| part.len()).sum::<usize>() + script.len() + 16;
-        let mut command = Cmd::with_capacity(3 + keys.len() + args.len(), size);
-        command.arg(verb).arg(script).arg(keys.len());
-        for part in keys.iter().chain(args) {
-            command.arg(*part);
-        }
+        let mut command = Cmd::with_capacity(16, script.len() + 512);
+        command.arg(verb).arg(script).arg(keys);
         command
     }
 }

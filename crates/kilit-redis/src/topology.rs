@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use kilit_core::{Effect, Error, ErrorKind, Result, Retry};
-use redis::Value;
+use redis::{Cmd, Value};
 
 use crate::{
     cluster::Cluster,
     config::Servers,
     connection::{Connection, Role},
-    failure::{Failure, Redirect, Refusal, unknown},
+    failure::{Failure, Redirect, Refusal, nonsense, unknown},
     node::{Node, Shared},
     script::Script,
     sentinel::Sentinel,
@@ -26,14 +26,16 @@ pub(crate) enum Topology {
     Cluster(Cluster),
 }
 
-/// One script with what it is given; where it needs to know the connection, that is an argument.
+/// One script, and what it is given.
 pub(crate) struct Request<'a> {
     pub(crate) script: &'static Script,
     pub(crate) slot: u16,
-    pub(crate) keys: &'a [&'a [u8]],
-    pub(crate) args: &'a (dyn Fn(&Connection) -> Vec<Vec<u8>> + Sync),
+    /// How many keys.
+    pub(crate) keys: usize,
+    /// Writes keys and arguments, for the connection on which they leave.
+    pub(crate) write: &'a (dyn Fn(&Connection, &mut Cmd) + Sync),
     /// How many replicas are waited for, and how long in ms.
-    pub(crate) replicas: Option<(u32, u128)>,
+    pub(crate) replicas: Option<(u32, u64)>,
     /// Whether a caller that drops it has waited too long: the next one then gets another connection.
     pub(crate) gives_up: bool,
 }
@@ -45,7 +47,14 @@ pub(crate) struct Reply {
     /// How many replicas have confirmed, where they were waited for.
     pub(crate) confirmed: i64,
     /// Who answered.
-    pub(crate) server: String,
+    pub(crate) from: Connection,
+}
+
+impl Reply {
+    /// It is none that the script gives.
+    pub(crate) fn nonsense(&self) -> Error {
+        nonsense(self.from.server(), &self.value)
+    }
 }
 
 impl Topology {
@@ -115,13 +124,14 @@ impl Topology {
                 (Some(address), Self::Cluster(cluster)) => cluster.node_at(address)?.connection().await?,
                 _ => self.connection(request.slot).await?,
             };
-            let mut impatient = Impatient(request.gives_up.then_some(&connection));
-            let answer = send(&connection, request, whole, ask.take().is_some()).await;
-            impatient.0 = None;
+            let answer = {
+                let mut impatient = Impatient(request.gives_up.then_some(&connection));
+                let answer = send(&connection, request, whole, ask.take().is_some()).await;
+                impatient.0 = None;
+                answer
+            };
             let refusal = match answer {
-                Ok((value, confirmed)) => {
-                    return Ok(Reply { value, confirmed, server: connection.server().to_owned() });
-                }
+                Ok((value, confirmed)) => return Ok(Reply { value, confirmed, from: connection }),
                 Err(Failure::Silence(why)) => {
                     self.doubt_all();
                     return Err(unknown(connection.server(), &why));
@@ -172,9 +182,8 @@ async fn send(
     whole: bool,
     asking: bool,
 ) -> Result<(Value, i64), Failure> {
-    let args = (request.args)(connection);
-    let args: Vec<_> = args.iter().map(Vec::as_slice).collect();
-    let command = request.script.command(whole, request.keys, &args);
+    let mut command = request.script.command(whole, request.keys);
+    (request.write)(connection, &mut command);
     if request.replicas.is_none() && !asking {
         return Ok((connection.send(&command).await?, 0));
     }
@@ -184,7 +193,7 @@ async fn send(
     }
     commands.add_command(command);
     if let Some((count, millis)) = request.replicas {
-        commands.cmd("WAIT").arg(count).arg(millis as u64);
+        commands.cmd("WAIT").arg(count).arg(millis);
     }
     let mut values = connection.send_all(&commands).await?.into_iter().skip(usize::from(asking));
     let value = Refusal::of(values.next().unwrap_or(Value::Nil))?;
