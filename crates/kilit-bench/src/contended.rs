@@ -7,7 +7,6 @@ use std::{
 };
 
 use kilit::Client;
-use tokio::runtime::Runtime;
 
 use crate::{
     crowd::{Crowd, Gate, Lock},
@@ -19,7 +18,7 @@ use crate::{
 /// How many rounds of *each wants it once* make a row.
 const ROUNDS: usize = 5;
 
-pub(crate) fn run(
+pub(crate) async fn run(
     report: &mut Report,
     scratch: &Path,
     crowds: &[usize],
@@ -28,25 +27,23 @@ pub(crate) fn run(
 ) -> Result<(), Box<dyn Error>> {
     let rounds = if smoke { 1 } else { ROUNDS };
     let url = format!("file://{}", scratch.join("file").display());
-    Runtime::new()?.block_on(async {
-        for &waiters in crowds {
-            for lock in [Lock::Kilit(&url), Lock::Bare(scratch)] {
-                for again in [Some(time), None] {
-                    let crowd = Crowd::of_processes(lock, waiters, again).await?;
-                    let client = lock.client().await?;
-                    report.add_contest(contest(lock, client.as_ref(), crowd, again, rounds).await?);
-                }
-            }
-            for lock in [Lock::Kilit(&url), Lock::Kilit("memory:")] {
-                for again in [Some(time), None] {
-                    let client = lock.client().await?.ok_or("tasks contend for kilit's locks")?;
-                    let crowd = Crowd::of_tasks(&client, waiters)?;
-                    report.add_contest(contest(lock, Some(&client), crowd, again, rounds).await?);
-                }
+    for &waiters in crowds {
+        for lock in [Lock::Kilit(&url), Lock::Bare(scratch)] {
+            for again in [Some(time), None] {
+                let crowd = Crowd::of_processes(lock, waiters, again).await?;
+                let client = lock.client().await?;
+                report.add_contest(contest(lock, client.as_ref(), crowd, again, rounds).await?);
             }
         }
-        Ok(())
-    })
+        for lock in [Lock::Kilit(&url), Lock::Kilit("memory:")] {
+            for again in [Some(time), None] {
+                let client = lock.client().await?.ok_or("tasks contend for kilit's locks")?;
+                let crowd = Crowd::of_tasks(&client, waiters)?;
+                report.add_contest(contest(lock, Some(&client), crowd, again, rounds).await?);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// One row: again and again for a while, or some rounds of once each.

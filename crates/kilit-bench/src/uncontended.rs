@@ -1,8 +1,7 @@
-//! Acquire and release where nobody else wants the lock: kilit and the bare system calls, in turn.
+//! Acquire and release where nobody else wants the lock: kilit and its peers, in turn.
 
 use std::{
     error::Error,
-    fs::OpenOptions,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -12,65 +11,131 @@ use std::{
 };
 
 use kilit::{Client, LockName, Mutex};
-use tokio::{runtime::Runtime, task::JoinSet};
+use tokio::task::JoinSet;
 
 use crate::{
+    bare::{CANCEL, Flock, ScriptLock, Scripts, TAKE, TAKE_WITHOUT_TOKEN},
+    peer::{Peer, Program},
     report::{Ratio, Report},
     stats::Spread,
 };
 
-/// What the file engine is to reach of the bare loop.
-const FILE_GOAL: f64 = 0.5;
+type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
-pub(crate) fn run(
-    report: &mut Report,
-    scratch: &Path,
-    pairs: usize,
-    time: Duration,
-) -> Result<(), Box<dyn Error>> {
-    let runtime = Runtime::new()?;
-    for tasks in [1, 64] {
-        for (what, url, goal) in [
-            ("file", format!("file://{}", scratch.join("file").display()), Some(FILE_GOAL)),
-            ("memory", "memory:".into(), None),
-        ] {
-            let client = runtime.block_on(kilit::open(&url))?;
-            let (mut ours, mut peers, mut ratios) = (vec![], vec![], vec![]);
-            for pair in 0..=pairs {
-                // Whoever goes second finds the machine as the first has left it, so they take turns.
-                let halves = if pair % 2 == 0 {
-                    let ours = kilit_loop(&runtime, &client, tasks, time)?;
-                    (ours, bare_loop(&runtime, scratch, tasks, time))
-                } else {
-                    let bare = bare_loop(&runtime, scratch, tasks, time);
-                    (kilit_loop(&runtime, &client, tasks, time)?, bare)
-                };
-                // The first pair warms up.
-                if pair > 0 {
-                    ours.push(halves.0);
-                    peers.push(halves.1);
-                    ratios.push(halves.0 / halves.1);
+/// How many tasks take a lock each.
+const TASKS: [usize; 2] = [1, 64];
+
+/// Arms that run in turn, again and again.
+pub(crate) struct Bout {
+    arms: Vec<(String, Arm)>,
+    beside: Vec<Beside>,
+}
+
+/// Which arm stands beside which, and what their ratio is to reach at 1 task and at 64.
+struct Beside(usize, usize, [Option<f64>; TASKS.len()]);
+
+/// Who takes and gives back.
+enum Arm {
+    Kilit(Client),
+    /// With its files in this directory.
+    Flock(PathBuf),
+    Scripts(Scripts),
+    Program(Program),
+}
+
+impl Bout {
+    /// An engine beside the bare system calls.
+    pub(crate) async fn with_flock(url: &str, scratch: &Path, goal: Option<f64>) -> Result<Self> {
+        Ok(Self {
+            arms: vec![
+                (url.split(':').next().unwrap_or(url).into(), Arm::Kilit(kilit::open(url).await?)),
+                ("bare open + flock + unlock + close".into(), Arm::Flock(scratch.into())),
+            ],
+            beside: vec![Beside(0, 1, [goal; 2])],
+        })
+    }
+
+    /// The Redis engine beside a client that only sends the scripts, and beside what else there is.
+    pub(crate) async fn with_redis(url: &str) -> Result<Self> {
+        let bare = Scripts::connect(url, TAKE, CANCEL).await?;
+        let without_token = Scripts::connect(url, TAKE_WITHOUT_TOKEN, CANCEL).await?;
+        let mut arms = vec![
+            ("redis".into(), Arm::Kilit(kilit::open(url).await?)),
+            ("bare client, same scripts".into(), Arm::Scripts(bare)),
+            ("bare client, no token, no line".into(), Arm::Scripts(without_token)),
+        ];
+        let mut beside = vec![Beside(0, 1, [Some(0.9), Some(0.8)]), Beside(1, 2, [None; 2])];
+        for peer in Peer::ALL {
+            let goal = matches!(peer, Peer::Rslock).then_some(1.0);
+            beside.push(Beside(0, arms.len(), [None, goal]));
+            arms.push((peer.name().into(), Arm::Program(peer.start(url).await?)));
+        }
+        Ok(Self { arms, beside })
+    }
+
+    /// The rows.
+    pub(crate) async fn run(mut self, report: &mut Report, rounds: usize, time: Duration) -> Result<()> {
+        for (i, tasks) in TASKS.into_iter().enumerate() {
+            let rates = self.rates(tasks, rounds, time).await?;
+            for Beside(ours, peer, goals) in &self.beside {
+                let ratios: Vec<_> =
+                    rates[*ours].iter().zip(&rates[*peer]).map(|(our, its)| our / its).collect();
+                report.add_ratio(Ratio {
+                    what: self.arms[*ours].0.clone(),
+                    peer: self.arms[*peer].0.clone(),
+                    tasks,
+                    per_second: Spread::of(&rates[*ours]),
+                    peer_per_second: Spread::of(&rates[*peer]),
+                    ratio: Spread::of(&ratios),
+                    goal: goals[i],
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// How many turns a second each arm made in each round.
+    async fn rates(&mut self, tasks: usize, rounds: usize, time: Duration) -> Result<Vec<Vec<f64>>> {
+        let mut rates = vec![vec![]; self.arms.len()];
+        for round in 0..=rounds {
+            let mut order: Vec<_> = rates.iter_mut().zip(&mut self.arms).collect();
+            // Whoever comes later finds the machine as the others have left it, so the order turns round.
+            if round % 2 == 1 {
+                order.reverse();
+            }
+            for (rates, (_, arm)) in order {
+                let rate = arm.per_second(tasks, time).await?;
+                // The first round warms up.
+                if round > 0 {
+                    rates.push(rate);
                 }
             }
-            report.add_ratio(Ratio {
-                what: what.into(),
-                peer: "bare open + flock + unlock + close".into(),
-                tasks,
-                per_second: Spread::of(&ours),
-                peer_per_second: Spread::of(&peers),
-                ratio: Spread::of(&ratios),
-                goal,
-            });
         }
+        Ok(rates)
     }
-    Ok(())
+}
+
+impl Arm {
+    async fn per_second(&mut self, tasks: usize, time: Duration) -> Result<f64> {
+        let names = (0..tasks).map(|i| format!("bench-{i}"));
+        let cycles: Vec<Cycle> = match self {
+            Self::Kilit(client) => {
+                let mutex = |name| LockName::new(name).map(|name| Cycle::Kilit(client.mutex(name)));
+                names.map(mutex).collect::<Result<_, _>>()?
+            }
+            Self::Flock(scratch) => names.map(|name| Cycle::Flock(Flock(scratch.join(name)))).collect(),
+            Self::Scripts(scripts) => names.map(|name| Cycle::Scripts(scripts.lock(&name))).collect(),
+            Self::Program(program) => return program.uncontended(tasks, time).await,
+        };
+        Ok(per_second(cycles, time).await)
+    }
 }
 
 /// What one task does again and again.
-#[derive(Clone)]
 enum Cycle {
     Kilit(Mutex),
-    Bare(PathBuf),
+    Flock(Flock),
+    Scripts(ScriptLock),
 }
 
 impl Cycle {
@@ -80,44 +145,17 @@ impl Cycle {
                 let guard = mutex.try_acquire().await.expect("nobody else wants it");
                 guard.release().await.expect("it is held");
             }
-            Self::Bare(path) => {
-                let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-                let file = file.expect("the scratch directory is writable");
-                file.try_lock().expect("nobody else wants it");
-                file.unlock().expect("it is held");
-            }
+            Self::Flock(flock) => flock.turn().expect("nobody else wants it"),
+            Self::Scripts(lock) => lock.turn().await.expect("nobody else wants it"),
         }
     }
 }
 
-fn kilit_loop(
-    runtime: &Runtime,
-    client: &Client,
-    tasks: usize,
-    time: Duration,
-) -> Result<f64, Box<dyn Error>> {
-    let mutex = |i| LockName::new(format!("bench-{i}")).map(|name| Cycle::Kilit(client.mutex(name)));
-    let cycles: Vec<Cycle> = (0..tasks).map(mutex).collect::<Result<_, _>>()?;
-    Ok(runtime.block_on(per_second(cycles, time)))
-}
-
-fn bare_loop(runtime: &Runtime, scratch: &Path, tasks: usize, time: Duration) -> f64 {
-    let cycles = (0..tasks).map(|i| Cycle::Bare(scratch.join(format!("bare-{i}")))).collect();
-    runtime.block_on(per_second(cycles, time))
-}
-
-/// How many turns a second all cycles together make: one in this task, several in a task each.
+/// How many turns a second all cycles together make, in a task each.
 async fn per_second(cycles: Vec<Cycle>, time: Duration) -> f64 {
     let begun = Instant::now();
-    if let [cycle] = &cycles[..] {
-        let mut turns = 0_u64;
-        while begun.elapsed() < time {
-            cycle.turn().await;
-            turns += 1;
-        }
-        return turns as f64 / begun.elapsed().as_secs_f64();
-    }
     let turns = Arc::new(AtomicU64::new(0));
+    let alone = cycles.len() == 1;
     let mut tasks = JoinSet::new();
     for cycle in cycles {
         let turns = turns.clone();
@@ -125,8 +163,10 @@ async fn per_second(cycles: Vec<Cycle>, time: Duration) -> f64 {
             while begun.elapsed() < time {
                 cycle.turn().await;
                 turns.fetch_add(1, Ordering::Relaxed);
-                // Neither arm ever waits, so each gives way to the other tasks.
-                tokio::task::yield_now().await;
+                // Where nothing ever waits, each gives way to the others.
+                if !alone {
+                    tokio::task::yield_now().await;
+                }
             }
         });
     }

@@ -29,28 +29,48 @@ impl Peer {
     /// When the peer is not installed.
     pub fn contest(self, url: &str, key: &str, rounds: usize, work: &Command) -> Command {
         let mut command = match self {
-            Self::RedisPy => python("redis-py"),
-            Self::PythonRedisLock => python("python-redis-lock"),
-            Self::NodeRedlock => node(),
-            Self::Rslock => Command::new(installed("KILIT_PEERS_RUST")),
+            Self::RedisPy | Self::PythonRedisLock => python("contest.py"),
+            Self::NodeRedlock => node("contest.mjs"),
+            Self::Rslock => rust("contest"),
+        };
+        match self {
+            Self::RedisPy => command.arg("redis-py"),
+            Self::PythonRedisLock => command.arg("python-redis-lock"),
+            Self::NodeRedlock | Self::Rslock => &mut command,
         };
         command.args([url, key, &rounds.to_string()]).arg(work.get_program()).args(work.get_args());
         command
     }
 }
 
-fn python(client: &str) -> Command {
+/// The command that runs a program of `peers/python`.
+///
+/// # Panics
+/// When its packages are not installed.
+pub fn python(program: &str) -> Command {
     let mut python = Command::new(installed("KILIT_PEERS_PYTHON"));
-    python.arg(source("python/contest.py")).arg(client);
+    python.arg(source("python").join(program));
     python
 }
 
-fn node() -> Command {
+/// The command that runs a program of `peers/node`.
+///
+/// # Panics
+/// When its packages are not installed.
+pub fn node(program: &str) -> Command {
     // The program asks for this variable itself.
     installed("KILIT_PEERS_NODE");
     let mut node = Command::new("node");
-    node.arg(source("node/contest.mjs"));
+    node.arg(source("node").join(program));
     node
+}
+
+/// The command that runs a program of `peers/rust`.
+///
+/// # Panics
+/// When it is not built.
+pub fn rust(program: &str) -> Command {
+    Command::new(Path::new(&installed("KILIT_PEERS_RUST")).with_file_name(program))
 }
 
 fn installed(variable: &str) -> OsString {
