@@ -1,7 +1,18 @@
 //! The Redis engine on real servers.
 
+mod cluster;
+mod contest;
+mod crowd;
+mod fake;
 mod leases;
+mod login;
 mod lost_answers;
+mod peers;
+mod refusals;
+mod replicas;
+mod runtimes;
 mod scripts;
+mod sentinel;
 mod support;
+mod tokens;
 mod waiting;

@@ -1,0 +1,108 @@
+//! Replicas confirm, or lag behind and are promoted.
+
+use std::time::Duration;
+
+use kilit_core::{ErrorKind, Exclusion, FenceError, LossReason, Refused};
+use kilit_testbed::{
+    chaos::Mode,
+    fence_sqlite::Stock,
+    server::{
+        Redis,
+        redis::{Persistence, RedisWithReplicas},
+    },
+    tempdir,
+};
+
+use crate::support::{Ask, LONG, client, eventually, hold, mutex, token, within};
+
+#[tokio::test]
+async fn an_acquisition_that_replicas_do_not_confirm_is_undone() {
+    let redis = RedisWithReplicas::start(1);
+    let url = redis.primary.url();
+    let client_of = async |wanted| client(format!("{url}?min_replicas={wanted}&timeout=400ms")).await;
+    let (one, two) = (client_of(1).await, client_of(2).await);
+    assert_eq!(one.assurance().exclusion, Exclusion::AsyncReplicas);
+
+    // The script is known from here on.
+    hold(&one, "x", LONG).await.release().await.unwrap();
+    let monitor = redis.primary.monitor();
+    let guard = hold(&one, "x", LONG).await;
+    assert_eq!(redis.replicas[0].value("lock:x"), redis.primary.value("lock:x"), "it has confirmed");
+    monitor.wait("WAIT", |lines| lines.iter().any(|line| line.contains("\"WAIT\"")));
+    let lines = monitor.lines();
+    let sender = |line: &str| line.split_once('[').unwrap().1.split_once(']').unwrap().0.to_owned();
+    let by_clients: Vec<_> =
+        lines.iter().filter(|line| line.contains("\"EVAL") || line.contains("\"WAIT\"")).collect();
+    let [claim, wait] = by_clients[..] else { panic!("{lines:#?}") };
+    assert!(claim.contains("EVAL") && wait.contains("\"WAIT\" \"1\""), "{lines:#?}");
+    assert_eq!(sender(claim), sender(wait), "WAIT counts only what its own connection has written");
+    guard.release().await.unwrap();
+
+    let error = mutex(&two, "x", LONG).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused);
+    assert!(error.to_string().contains("1 of 2 replicas confirmed"), "{error}");
+    assert_eq!(redis.primary.value("lock:x"), None);
+
+    redis.links[0].set(Mode::Blackhole);
+    let error = mutex(&one, "x", LONG).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused);
+    assert!(error.to_string().contains("0 of 1 replicas confirmed"), "{error}");
+    assert_eq!(redis.primary.value("lock:x"), None);
+    redis.links[0].set(Mode::Pass);
+    eventually("the replica confirms again", async || mutex(&one, "x", LONG).acquire().await.is_ok()).await;
+}
+
+/// What a primary had granted and a replica never heard of: two holders, which kilit cannot prevent here, but the first
+/// one notices in time and the fence refuses what it writes after the second.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failover_forgets_a_hold_and_the_fence_refuses_its_writes() {
+    let mut redis = RedisWithReplicas::start(1);
+    let dir = tempdir().unwrap();
+    let mut stock = Stock::open(&dir.path().join("stock")).unwrap();
+    let first = client(format!("{}?timeout=200ms", redis.primary.url())).await;
+    redis.links[0].set(Mode::Blackhole);
+    let forgotten = hold(&first, "x", Duration::from_secs(3)).await;
+    stock.write(b"x", "by the first", forgotten.token().unwrap()).unwrap();
+    redis.primary.kill();
+    redis.promote(0);
+
+    let second = client(redis.replicas[0].url()).await;
+    let next = hold(&second, "x", LONG).await;
+    forgotten.check().expect("the first cannot know yet");
+    assert!(token(&next) > token(&forgotten));
+    stock.write(b"x", "by the second", next.token().unwrap()).unwrap();
+    let refused = stock.write(b"x", "by the first again", forgotten.token().unwrap()).unwrap_err();
+    assert!(matches!(refused, FenceError::Refused(Refused::Stale { .. })), "{refused}");
+    assert_eq!(stock.read(b"x").unwrap().as_deref(), Some("by the second"));
+    within("the first notices", forgotten.lost().cancelled()).await;
+    assert_eq!(forgotten.check().unwrap_err().reason, LossReason::Silence);
+    next.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_keeps_holds_and_counters_that_are_on_disk() {
+    use kilit_testbed::server::Server;
+    for persistence in [None, Some(Persistence::Aof { fsync: "always" })] {
+        let spec = persistence.into_iter().fold(Redis::new(), Redis::persistence);
+        let mut server = Server::start(spec);
+        let (one, other) = (client(server.url()).await, client(server.url()).await);
+        let guard = hold(&one, "x", LONG).await;
+        server.restart();
+        let second = mutex(&other, "x", LONG).acquire_within(Duration::from_millis(100)).await;
+        match (persistence, second) {
+            (None, Ok(second)) => {
+                assert!(token(&second) > token(&guard));
+                assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
+            }
+            (Some(_), Err(error)) => {
+                assert!(error.is_held_by_another(), "{error:?}");
+                guard.release().await.unwrap();
+            }
+            (_, second) => panic!("{persistence:?}: {second:?}"),
+        }
+        assert_eq!(
+            one.assurance().notes.iter().any(|note| note.contains("a restart can forget")),
+            persistence.is_none()
+        );
+    }
+}

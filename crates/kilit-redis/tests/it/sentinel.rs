@@ -1,0 +1,77 @@
+//! Sentinels: the master is found, and found again.
+
+use std::time::Duration;
+
+use kilit_core::{Client, ErrorKind, Exclusion, LossReason, Standing};
+use kilit_testbed::{
+    server::redis::{Redis, RedisSentinel},
+    tls::{ServerCert, TestCa},
+};
+
+use crate::{
+    contest::Contest,
+    support::{Ask, LONG, client, hold, refusal, token, until_standing, within},
+};
+
+async fn clients(count: usize, url: &str) -> Vec<Client> {
+    let mut clients = Vec::new();
+    for _ in 0..count {
+        clients.push(client(url).await);
+    }
+    clients
+}
+
+/// Holds that the replica had not heard of are forgotten: two can be inside then, which is counted. The fence refuses
+/// the older one.
+#[tokio::test(flavor = "multi_thread")]
+async fn contenders_go_on_after_a_failover() {
+    let mut redis = RedisSentinel::start();
+    let url = format!("{}?timeout=500ms&connect_timeout=500ms", redis.url());
+    let holder = client(&url).await;
+    assert_eq!(holder.assurance().exclusion, Exclusion::AsyncReplicas);
+    let ttl = Duration::from_secs(9);
+    let replicated = hold(&holder, "replicated", ttl).await;
+    let contest = Contest::start(clients(4, &url).await, "x", Duration::from_secs(3));
+    contest.go_on(5).await;
+
+    let old = redis.kill_primary();
+    let new = redis.wait_for_failover(old);
+    contest.go_on(5).await;
+    until_standing(&replicated, "it is held there too", |now| *now == Standing::Held).await;
+    assert!(redis.servers[new].value("lock:replicated").unwrap().contains(&replicated.owner().to_string()));
+
+    // What the new master has not is lost within the bound.
+    let before = holder.clock().now();
+    redis.servers[new].ask::<()>("DEL lock:replicated");
+    within("the loss", replicated.lost().cancelled()).await;
+    let loss = replicated.check().unwrap_err();
+    assert_eq!(loss.reason, LossReason::Ended);
+    assert!(loss.at.since(before) < holder.assurance().loss_notice.of(ttl) + Duration::from_secs(1));
+    let next = hold(&holder, "replicated", LONG).await;
+    assert!(token(&next) > token(&replicated));
+
+    let tally = contest.end().await;
+    println!("a failover by sentinel: {} overlaps, {} stale writes refused", tally.overlaps, tally.refused);
+    assert!(tally.visits >= 40, "{tally:?}");
+    next.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_tls_and_passwords_of_its_own() {
+    let ca = TestCa::new();
+    let spec = Redis::new().tls(&ca, ServerCert::Good).requirepass("s3cret");
+    let mut redis = RedisSentinel::start_with(&spec, &["requirepass other"]);
+    let password = redis.servers[0].dir().join("sentinels");
+    std::fs::write(&password, "other\n").unwrap();
+    let url = format!("{}&connect_timeout=500ms&timeout=500ms", redis.url());
+    assert_eq!(refusal(&url).await.kind(), ErrorKind::Refused, "the sentinels have a password");
+    let url = format!("{url}&sentinel_password_file={}", password.display());
+    let client = client(&url).await;
+    let guard = hold(&client, "x", LONG).await;
+    let old = redis.kill_primary();
+    redis.wait_for_failover(old);
+    guard.release().await.unwrap();
+    let error = refusal(url.replace("mymaster", "other")).await;
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    assert!(error.to_string().contains("no master `other`"), "{error}");
+}
