@@ -12,25 +12,25 @@ pub(crate) struct Script {
 }
 
 macro_rules! scripts {
-    ($($(#[$doc:meta])* $name:ident = $file:literal;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident = $($file:literal)*;)*) => {$(
         $(#[$doc])*
-        pub(crate) static $name: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!($file)));
+        pub(crate) static $name: LazyLock<Script> = LazyLock::new(|| Script::new(concat!($(include_str!($file)),*)));
     )*};
 }
 
 scripts! {
     /// Takes a lock or a place in line.
-    TAKE = "scripts/take.lua";
+    TAKE = "scripts/line.lua" "scripts/take.lua";
     /// Sets leases to their full TTL.
     EXTEND = "scripts/extend.lua";
     /// Ends a hold or leaves the line.
-    CANCEL = "scripts/cancel.lua";
+    CANCEL = "scripts/line.lua" "scripts/cancel.lua";
     /// Shows a lock.
-    INSPECT = "scripts/inspect.lua";
+    INSPECT = "scripts/line.lua" "scripts/inspect.lua";
     /// Asks for a hold back.
     ASK = "scripts/ask.lua";
     /// Removes a hold.
-    EVICT = "scripts/evict.lua";
+    EVICT = "scripts/line.lua" "scripts/evict.lua";
 }
 
 impl Script {

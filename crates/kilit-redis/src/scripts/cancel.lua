@@ -20,21 +20,6 @@ if held == 0 or uncertain == '1' then redis.call('SET', bar, '', 'PX', bar_ms) e
 if redis.call('EXISTS', line) == 1 then
     local left = redis.call('ZREM', line, owner)
     redis.call('HDEL', places, owner)
-    if left == 1 or held == 1 then
-        local time = redis.call('TIME')
-        local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-        while true do
-            local first = redis.call('ZRANGE', line, 0, 0)[1]
-            if not first then break end
-            local place = redis.call('HGET', places, first)
-            if place and tonumber(string.match(place, '^%d+')) > now_ms then
-                local what = value and 'head ' or 'free '
-                redis.pcall('PUBLISH', string.match(place, '^%d+ (%S+)'), what .. first)
-                break
-            end
-            redis.call('ZREM', line, first)
-            redis.call('HDEL', places, first)
-        end
-    end
+    if left == 1 or held == 1 then tell(value and 'head' or 'free', head(line, places, (server_time()))) end
 end
 return held

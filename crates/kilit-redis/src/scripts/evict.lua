@@ -7,7 +7,5 @@ local lock, line, places, bar = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 if redis.call('GET', lock) ~= ARGV[1] then return 0 end
 redis.call('DEL', lock)
 if ARGV[2] ~= '0' then redis.call('SET', bar, '', 'PX', ARGV[2]) end
-local first = redis.call('ZRANGE', line, 0, 0)[1]
-local place = first and redis.call('HGET', places, first)
-if place then redis.pcall('PUBLISH', string.match(place, '^%d+ (%S+)'), 'free ' .. first) end
+tell('free', head(line, places, (server_time())))
 return 1

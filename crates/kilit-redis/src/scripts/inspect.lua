@@ -5,12 +5,11 @@
 local kind = redis.call('TYPE', KEYS[1]).ok
 local value = kind == 'string' and redis.call('GET', KEYS[1])
 local waiters = {}
-local time = redis.call('TIME')
-local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local now_ms = server_time()
 local line = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
 for i = 1, #line, 2 do
     local place = redis.call('HGET', KEYS[3], line[i])
-    if place and tonumber(string.match(place, '^%d+')) > now_ms then
+    if lasts(place, now_ms) then
         waiters[#waiters + 1] = line[i]
         waiters[#waiters + 1] = string.format('%.0f', line[i + 1])
         waiters[#waiters + 1] = place

@@ -14,32 +14,16 @@ if value and string.sub(value, 1, #mine) == mine then
     return {1, string.match(value, '^%S+ %S+ (%d+)')}
 end
 
-local time = redis.call('TIME')
-local now = time[1] .. string.format('%06d', time[2])
-local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-
--- Who is first in line and looks still.
-local function head()
-    while true do
-        local first = redis.call('ZRANGE', line, 0, 0)[1]
-        if not first then return end
-        local place = redis.call('HGET', places, first)
-        if place and tonumber(string.match(place, '^%d+')) > now_ms then return first, place end
-        redis.call('ZREM', line, first)
-        redis.call('HDEL', places, first)
-    end
-end
-
+local now_ms, now = server_time()
 local in_line = redis.call('EXISTS', line, bar) > 0
 if in_line and redis.call('EXISTS', bar) == 1 then return {2} end
 
-local first = in_line and head()
+local first = in_line and head(line, places, now_ms)
 if value or (first and first ~= owner) then
     redis.call('ZADD', line, 'NX', now, owner)
     redis.call('HSET', places, owner, string.format('%.0f', now_ms + place_ms) .. ' ' .. inbox .. ' ' .. note)
-    if redis.call('PTTL', line) < tonumber(place_ms) then
-        redis.call('PEXPIRE', line, place_ms)
-        redis.call('PEXPIRE', places, place_ms)
+    for _, key in ipairs({line, places}) do
+        if redis.call('PTTL', key) < tonumber(place_ms) then redis.call('PEXPIRE', key, place_ms) end
     end
     local ahead = redis.call('ZRANK', line, owner)
     if value then return {0, ahead + 1, redis.call('PTTL', lock)} end
@@ -61,7 +45,6 @@ redis.call('SET', lock, mine .. token .. ' ' .. now .. ' ' .. ttl .. ' ' .. note
 if first then
     redis.call('ZREM', line, owner)
     redis.call('HDEL', places, owner)
-    local next, place = head()
-    if next then redis.pcall('PUBLISH', string.match(place, '^%d+ (%S+)'), 'head ' .. next) end
+    tell('head', head(line, places, now_ms))
 end
 return {1, token}
