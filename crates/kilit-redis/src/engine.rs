@@ -141,11 +141,16 @@ impl RedisLease {
     /// Watches the lock's key from now on. `false` when the lock is free already.
     async fn watch(&self, claim: &Claim, keys: &Keys) -> bool {
         self.pending().watch(keys.lock(), claim.owner);
-        let Ok(connection) = self.topology.connection(keys.slot()).await else { return true };
         let mut commands = redis::pipe();
         commands.cmd("CLIENT").arg("CACHING").arg("YES");
         commands.cmd("GET").arg(keys.lock());
-        let answers = connection.send_all(&commands).await.unwrap_or_default();
+        let answers = match self.topology.connection(keys.slot()).await {
+            Ok(connection) => connection.send_all(&commands).await.unwrap_or_default(),
+            Err(_) => vec![],
+        };
+        if answers.is_empty() {
+            self.pending().unwatch(keys.lock(), claim.owner);
+        }
         !matches!(answers.get(1), Some(Value::Nil))
     }
 }
@@ -258,7 +263,8 @@ impl Lease for RedisLease {
             return self.clock().sleep_until(until).await;
         };
         let begun = self.clock().now();
-        let mut watching = false;
+        // A watch lasts until the key changes.
+        let mut watching = self.pending().is_watching(keys.lock(), claim.owner);
         while !waiter.take_free() {
             // Its place lasts for as long as its TTL, or less.
             let look = begun + LOOK.min(claim.ttl / 3);
@@ -278,7 +284,6 @@ impl Lease for RedisLease {
                 break;
             }
         }
-        self.pending().unwatch(keys.lock(), claim.owner);
     }
 
     async fn inspect(&self, name: Option<&LockName>) -> Result<Vec<LockStatus>> {

@@ -97,7 +97,12 @@ impl Pending {
         }
     }
 
-    /// It waits no more, or looks anew.
+    /// Whether this claim will be woken at the next change of the lock's key.
+    pub(crate) fn is_watching(&self, key: &[u8], owner: OwnerId) -> bool {
+        self.table().watched.get(key).is_some_and(|owners| owners.contains(&owner))
+    }
+
+    /// It waits no more.
     pub(crate) fn unwatch(&self, key: &[u8], owner: OwnerId) {
         let mut table = self.table();
         if let Some(owners) = table.watched.get_mut(key) {
@@ -127,7 +132,9 @@ impl Pending {
 
     /// Anything may have happened: a connection has ended.
     pub(crate) fn wake_all(&self) {
-        for entry in self.table().claims.values() {
+        let mut table = self.table();
+        table.watched.clear();
+        for entry in table.claims.values() {
             entry.waiter.wake(&entry.waiter.free);
         }
     }
