@@ -30,7 +30,8 @@ def python_redis_lock(server, key):
 
 def main(client, url, key, rounds, *command):
     locks = {"redis-py": redis_py, "python-redis-lock": python_redis_lock}
-    server = redis.Redis.from_url(url)
+    # python-redis-lock waits for an answer as long as its TTL.
+    server = redis.Redis.from_url(url, socket_timeout=4 * TTL)
     for _ in range(int(rounds)):
         lock = locks[client](server, key)
         if not lock.acquire():
