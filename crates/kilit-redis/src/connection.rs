@@ -253,7 +253,7 @@ impl Pulse {
     /// Returns after more than `timeout`, and up to a half more, in which something was asked and nothing answered.
     async fn silence(&self, timeout: Duration) {
         let (mut last, mut quiet) = (0, 0);
-        while quiet < 5 {
+        while quiet < 3 {
             let answered = self.answered.load(Ordering::Acquire);
             if self.sent.load(Ordering::Acquire) == answered {
                 // Nothing is asked: nobody needs to wake up for it.
@@ -269,7 +269,7 @@ impl Pulse {
                 quiet = 0;
             }
             last = answered;
-            tokio::time::sleep(timeout / 4).await;
+            tokio::time::sleep(timeout / 2).await;
         }
     }
 }
