@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use kilit_core::{Exclusion, Mode, Order, TokenStrength};
+use kilit_core::{Exclusion, Mode, Order, Purpose, TokenStrength};
 
 use crate::Subject;
 
@@ -46,7 +46,7 @@ pub enum Ability {
     /// No tokens fit for correctness.
     WeakTokens,
     /// Tokens fit for correctness.
-    DurableTokens,
+    FitTokens,
     /// Shared holds.
     Shared,
     /// No shared holds.
@@ -97,12 +97,12 @@ impl Ability {
     async fn of(self, subject: &Subject) -> Result<(), &'static str> {
         let party = subject.party().await;
         let assurance = party.assurance();
-        let (weak, link) = (assurance.token < TokenStrength::Durable, party.link.is_some());
+        let (weak, link) = (assurance.fit_for(Purpose::Correctness).is_err(), party.link.is_some());
         let (has, lacks) = match self {
             Self::Leases => (assurance.leases, "it has no leases"),
             Self::Tokens => (assurance.token > TokenStrength::None, "it has no tokens"),
             Self::WeakTokens => (weak, "its tokens are fit for correctness"),
-            Self::DurableTokens => (!weak, "its tokens are not fit for correctness"),
+            Self::FitTokens => (!weak, "its tokens are not fit for correctness"),
             Self::Shared => (assurance.modes.has(Mode::Shared), "it has no shared holds"),
             Self::NoShared => (!assurance.modes.has(Mode::Shared), "it has shared holds"),
             Self::Permits => (assurance.modes.has(Mode::Permit), "it has no permits"),

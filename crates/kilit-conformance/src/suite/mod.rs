@@ -148,7 +148,7 @@ cases! { $
         lock_delay_after_a_killed_process [Processes],
         no_lock_delay_after_a_release [],
         correctness_is_refused [WeakTokens],
-        correctness_is_granted [DurableTokens],
+        correctness_is_granted [FitTokens],
         needs_are_all_listed [],
     }
     inspect {

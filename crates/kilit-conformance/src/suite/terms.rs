@@ -93,7 +93,7 @@ pub async fn correctness_is_refused(subject: &Subject) {
 pub async fn correctness_is_granted(subject: &Subject) {
     let party = subject.party().await;
     let terms = Terms { purpose: Purpose::Correctness, ..subject.terms() };
-    let mutex = party.mutex(lock("data")).with(terms).expect("its tokens are durable");
+    let mutex = party.mutex(lock("data")).with(terms).expect("its tokens are fit for it");
     let guard = mutex.try_acquire().await.expect("it is free");
     guard.token().expect("correctness rests on it");
     guard.release().await.expect("it was held");

@@ -209,13 +209,13 @@ pub(crate) async fn redis() -> Subject {
         .keep(server)
 }
 
-/// A cluster of three; each case has a prefix of its own there.
+/// A cluster of three whose clocks are trusted; each case has a prefix of its own there.
 pub(crate) async fn redis_cluster() -> Subject {
     static CLUSTER: OnceLock<RedisCluster> = OnceLock::new();
     static CASES: AtomicU32 = AtomicU32::new(0);
     let cluster = CLUSTER.get_or_init(RedisCluster::start);
     let prefix = format!("case{}:", CASES.fetch_add(1, Ordering::Relaxed));
-    let url = format!("{}?prefix={prefix}", cluster.url());
+    let url = format!("{}?prefix={prefix}&accept=clock", cluster.url());
     let connect = {
         let url = url.clone();
         move || {
