@@ -69,7 +69,8 @@ impl Refusal {
 
     /// As kilit's error: nothing was done.
     pub(crate) fn error(&self, server: &str) -> Error {
-        let denied = self.text.contains("can't access") || self.text.contains("can't run this command");
+        let denied = ["can't access", "can't run this command", "no permissions"];
+        let denied = denied.iter().any(|words| self.text.contains(words));
         let (kind, what) = match self.code.as_str() {
             "LOADING" => (ErrorKind::Unreachable, "is still loading its data"),
             "BUSY" => (ErrorKind::Unreachable, "is busy with somebody's script"),
@@ -85,12 +86,18 @@ impl Refusal {
                 (ErrorKind::Refused, "takes no writes since it cannot save them to disk; see its log")
             }
             "NOREPLICAS" => (ErrorKind::Refused, "takes no writes since too few of its replicas are up"),
-            "NOAUTH" => (ErrorKind::Refused, "wants a password"),
-            "WRONGPASS" => (ErrorKind::Refused, "knows no such user and password"),
-            "NOPERM" => (ErrorKind::Refused, "gives this user no right to it; `doctor` lists what is needed"),
-            "ERR" if denied => {
-                (ErrorKind::Refused, "gives this user no right to it; `doctor` lists what is needed")
+            "NOAUTH" => {
+                (ErrorKind::Refused, "wants a password: in the URL, by password_file= or KILIT_PASSWORD")
             }
+            "WRONGPASS" => (ErrorKind::Refused, "knows no such user and password"),
+            "NOPERM" => (
+                ErrorKind::Refused,
+                "gives this user no right to it; docs/engines/redis.md lists those that are needed",
+            ),
+            "ERR" if denied => (
+                ErrorKind::Refused,
+                "gives this user no right to it; docs/engines/redis.md lists those that are needed",
+            ),
             "WRONGTYPE" => (
                 ErrorKind::Refused,
                 "has something else than a plain string at this lock's key, such as the lock of another library; \
