@@ -1,6 +1,11 @@
 //! One try to take a lock.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    mem::MaybeUninit,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use kilit_core::{
     Claim, FencingToken, LockName, MAX_LOCK_DELAY, Mode, Moment, Result, TokenValue,
@@ -14,7 +19,7 @@ use crate::{
     failure::{failed, incompatible},
     line::{Line, Place},
     lock_file::LockFile,
-    record::{self, Card, MAX_LEN, Parsed, Position, Record, State},
+    record::{self, Card, FLAGGED_LEN, Parsed, Position, Record, State},
 };
 
 /// Who tries.
@@ -44,11 +49,10 @@ pub(crate) enum Tried {
 enum Taken {
     Not(Tried),
     Shared,
-    /// With the token that follows in the file's own block, if there is one, and where the file stands.
-    Exclusive {
-        next: Option<Position>,
-        last: Position,
-    },
+    /// With the token that follows in the file's own block.
+    Exclusive(Position),
+    /// Exclusively, and a block must be drawn after this position.
+    Blockless(Position),
 }
 
 /// A claim on its file.
@@ -56,18 +60,17 @@ pub(crate) struct Attempt<'a> {
     session: &'a FileSession,
     claim: &'a Claim,
     mode: Mode,
-    path: Arc<Path>,
+    /// Not needed while the file is open.
+    path: OnceLock<PathBuf>,
 }
 
 impl<'a> Attempt<'a> {
-    /// `file` is the claim's lock file, where it is open already.
-    pub(crate) fn new(session: &'a FileSession, claim: &'a Claim, file: Option<&LockFile>) -> Self {
-        let path = file.map_or_else(|| session.layout.lock(&claim.name).into(), LockFile::shared_path);
-        Self { session, claim, mode: claim.share.mode(), path }
+    pub(crate) fn new(session: &'a FileSession, claim: &'a Claim) -> Self {
+        Self { session, claim, mode: claim.share.mode(), path: OnceLock::new() }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        self.path.get_or_init(|| self.session.layout.lock(&self.claim.name))
     }
 
     pub(crate) fn line(&self) -> Line {
@@ -84,8 +87,9 @@ impl<'a> Attempt<'a> {
         let position = match outcome? {
             Taken::Not(tried) => return Ok(tried),
             Taken::Shared => None,
-            Taken::Exclusive { next: Some(next), .. } => Some(next),
-            Taken::Exclusive { next: None, last } => Some(Box::pin(self.draw(last)).await?),
+            Taken::Exclusive(position) => Some(position),
+            // Boxed: it seldom happens, and a smaller future is a quicker one.
+            Taken::Blockless(last) => Some(Box::pin(self.draw(last)).await?),
         };
         let lock = file.take().expect("a lock file that was taken is open");
         let card = Card::new(self.claim, self.session.config.check, self.session.here);
@@ -93,7 +97,7 @@ impl<'a> Attempt<'a> {
             Some(position) => (Some(self.stamp(&card, position, &lock)?), None),
             None => (None, Some(self.sit(&card, &lock)?)),
         };
-        Ok(Tried::Granted(Gripped { hold: Hold::new(lock, &card, seat), token, deadline: None }))
+        Ok(Tried::Granted(Gripped { hold: Hold::new(lock, seat), token, deadline: None }))
     }
 
     /// All of it but the token and the writing down: without a wait, so that the bytes that were read stay on the
@@ -102,34 +106,35 @@ impl<'a> Attempt<'a> {
         // Whether the lock is free at all shows in an exclusive lock only.
         let first_mode = if matches!(turn, Turn::Behind(_)) { Mode::Exclusive } else { self.mode };
         let (lock, free) = self.lock(first_mode, file)?;
-        let mut buffer = [0; MAX_LEN];
-        let bytes = lock.read(&mut buffer).map_err(failed("read", &self.path))?;
-        let (record, flagged) = (self.known(bytes)?, record::line_flag(bytes));
+        let mut buffer = [MaybeUninit::uninit(); FLAGGED_LEN];
+        let bytes = lock.read(&mut buffer).map_err(failed("read", lock.path()))?;
+        let (record, flagged) = (self.known(bytes)?, record::is_flagged(bytes));
         if !free {
             return Ok(Taken::Not(Tried::Busy));
         }
         if let Some(sight) = self.out_of_turn(turn, record.as_ref(), flagged, lock)? {
-            lock.unlock().map_err(failed("unlock", &self.path))?;
+            lock.unlock().map_err(failed("unlock", lock.path()))?;
             lock.ring();
             return Ok(Taken::Not(Tried::NotMyTurn(sight)));
         }
-        if first_mode != self.mode && !lock.try_lock(self.mode).map_err(failed("lock", &self.path))? {
+        if first_mode != self.mode && !lock.try_lock(self.mode).map_err(failed("lock", lock.path()))? {
             return Ok(Taken::Not(Tried::Busy));
         }
         if let Some(until) = self.closed_until(record.as_ref(), flagged, lock)? {
-            lock.unlock().map_err(failed("unlock", &self.path))?;
+            lock.unlock().map_err(failed("unlock", lock.path()))?;
             return Ok(Taken::Not(Tried::Closed(until)));
         }
         let boot = self.session.here.boot;
         if self.mode == Mode::Exclusive {
             let last = record.map(|record| record.position).unwrap_or_default();
             let trusted = record.is_some_and(|record| record.origin == lock.origin(boot));
-            return Ok(Taken::Exclusive { next: last.next().filter(|_| trusted), last });
+            let next = last.next().filter(|_| trusted);
+            return Ok(next.map_or(Taken::Blockless(last), Taken::Exclusive));
         }
         if record.is_none_or(|record| record.origin.boot != boot) {
             // For the name. Several may do so at once: they write the same bytes.
             lock.write(boot, Position::default(), &Card::nobody(), State::None, &self.claim.name)
-                .map_err(failed("write", &self.path))?;
+                .map_err(failed("write", lock.path()))?;
         }
         Ok(Taken::Shared)
     }
@@ -142,20 +147,21 @@ impl<'a> Attempt<'a> {
                 Some(lock) => lock,
                 None => self.open()?,
             };
-            let free = lock.try_lock(mode).map_err(failed("lock", &self.path))?;
-            if lock.is_current().map_err(failed("look at", &self.path))? {
+            let free = lock.try_lock(mode).map_err(failed("lock", lock.path()))?;
+            if lock.is_current().map_err(failed("look at", lock.path()))? {
                 return Ok((file.insert(lock), free));
             }
         }
         Err(incompatible(format!(
             "{} is replaced again and again; lock files must stay",
-            self.path.display()
+            self.path().display()
         )))
     }
 
     pub(crate) fn open(&self) -> Result<Arc<LockFile>> {
         let layout = &self.session.layout;
-        layout.with_dirs(|| LockFile::open(&self.path).map(Arc::new)).map_err(failed("open", &self.path))
+        let path = self.path();
+        layout.with_dirs(|| LockFile::open(path).map(Arc::new)).map_err(failed("open", path))
     }
 
     /// The record that was read, if there is one, of this very name and version.
@@ -164,12 +170,12 @@ impl<'a> Attempt<'a> {
             Parsed::Nothing => Ok(None),
             Parsed::Newer => Err(incompatible(format!(
                 "{} was written by a later version of kilit; use that one",
-                self.path.display()
+                self.path().display()
             ))),
             Parsed::Record(record) if record.name == self.claim.name.as_bytes() => Ok(Some(record)),
             Parsed::Record(record) => Err(incompatible(format!(
                 "{} is the file of another lock, {}: does the file system fold case? Use another directory",
-                self.path.display(),
+                self.path().display(),
                 LockName::new(record.name).map_or_else(|_| "without a name".into(), |name| name.to_string()),
             ))),
         }
@@ -234,11 +240,11 @@ impl<'a> Attempt<'a> {
         }
         let until = if delay.is_zero() { noted } else { noted.max(now + delay) };
         if !delay.is_zero() {
-            lock.close_until(until).map_err(failed("write", &self.path))?;
-            lock.mark(State::Vanished).map_err(failed("write", &self.path))?;
+            lock.close_until(until).map_err(failed("write", lock.path()))?;
+            lock.mark(State::Vanished).map_err(failed("write", lock.path()))?;
         }
         for seat in dead_seats {
-            seat.remove().map_err(failed("remove a seat of", &self.path))?;
+            seat.remove().map_err(failed("remove a seat of", lock.path()))?;
         }
         Ok((until > now).then_some(until))
     }
@@ -251,14 +257,14 @@ impl<'a> Attempt<'a> {
     /// Writes down who holds it exclusively, and under which token.
     fn stamp(&self, card: &Card<'_>, position: Position, lock: &LockFile) -> Result<FencingToken> {
         lock.write(self.session.here.boot, position, card, State::Held, &self.claim.name)
-            .map_err(failed("write", &self.path))?;
+            .map_err(failed("write", lock.path()))?;
         Ok(FencingToken::new(self.session.source(position.source)?, TokenValue::new(position.token)?))
     }
 
     /// Takes a seat, so that others see who shares it.
     fn sit(&self, card: &Card<'_>, lock: &LockFile) -> Result<Place> {
         if !card.lock_delay.is_zero() {
-            lock.raise_flag().map_err(failed("write", &self.path))?;
+            lock.raise_flag().map_err(failed("write", lock.path()))?;
         }
         let (line, layout) = (self.line(), &self.session.layout);
         layout.with_dirs(|| line.sit(&self.claim.name, card)).map_err(failed("sit in", line.dir()))

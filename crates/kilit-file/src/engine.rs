@@ -2,9 +2,10 @@
 
 use std::{
     io,
+    mem::MaybeUninit,
     os::fd::OwnedFd,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -26,8 +27,8 @@ use crate::{
     inspect,
     layout::Layout,
     line::Place,
-    lock_file::LockFile,
-    record::{self, Card, MAX_LEN, OwnerText, State},
+    lock_file::{LockFile, Look},
+    record::{self, FLAGGED_LEN, State},
     sys::{kernel::Here, watch::Watcher},
     wait,
 };
@@ -50,15 +51,15 @@ pub(crate) struct FileSession {
     assurance: Assurance,
     clock: Clock,
     pub(crate) here: Here,
-    source: Mutex<Option<(u128, TokenSource)>>,
+    source: OnceLock<(u128, TokenSource)>,
 }
 
 /// What is kept open.
 #[derive(Debug)]
 pub(crate) struct Hold {
     file: Arc<LockFile>,
-    owner: OwnerText,
-    seat: Option<Place>,
+    /// Boxed: only a shared hold has one.
+    seat: Option<Box<Place>>,
     duplicated: AtomicBool,
     pid: u32,
 }
@@ -94,18 +95,18 @@ impl FileSession {
             idle: Idle::default(),
             clock: Clock::system(),
             here: Here::find(),
-            source: Mutex::default(),
+            source: OnceLock::new(),
         })
     }
 
     /// The token source of an id.
     pub(crate) fn source(&self, id: u128) -> Result<TokenSource> {
-        let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*source {
+        match self.source.get() {
             Some((known, source)) if *known == id => Ok(source.clone()),
             _ => {
                 let new = TokenSource::new(format!("file:{id:032x}"))?;
-                *source = Some((id, new.clone()));
+                // Of the first one only: another follows when the counter is lost.
+                let _ = self.source.set((id, new.clone()));
                 Ok(new)
             }
         }
@@ -113,8 +114,8 @@ impl FileSession {
 }
 
 impl Hold {
-    pub(crate) fn new(file: Arc<LockFile>, card: &Card<'_>, seat: Option<Place>) -> Self {
-        Self { file, owner: card.owner, seat, duplicated: AtomicBool::new(false), pid: card.pid }
+    pub(crate) fn new(file: Arc<LockFile>, seat: Option<Place>) -> Self {
+        Self { file, seat: seat.map(Box::new), duplicated: AtomicBool::new(false), pid: process_id() }
     }
 }
 
@@ -135,7 +136,7 @@ impl Session for FileSession {
                 .on_engine("file"));
         }
         let mut file = self.idle.take(&claim.name, process_id());
-        let attempt = Attempt::new(self, claim, file.as_deref());
+        let attempt = Attempt::new(self, claim);
         match attempt.run(Turn::Outside, &mut file).await? {
             Tried::Granted(gripped) => return Ok(Some(gripped)),
             // Boxed: a claim that need not wait is done on the stack, and the smaller the quicker.
@@ -158,15 +159,15 @@ impl Session for FileSession {
         }
     }
 
-    async fn alive(&self, _: &Claim, hold: &Hold) -> Result<Renewal> {
+    async fn alive(&self, claim: &Claim, hold: &Hold) -> Result<Renewal> {
         let path = hold.file.path();
         if !hold.file.is_current().map_err(failed("look at", path))? {
             return Ok(Renewal::Gone(LossReason::Replaced));
         }
         let card = hold.seat.as_ref().map_or(&*hold.file, |seat| seat.file());
-        let mut buffer = [0; MAX_LEN];
+        let mut buffer = [MaybeUninit::uninit(); FLAGGED_LEN];
         let bytes = card.read(&mut buffer).map_err(failed("read", path))?;
-        if record::broken_owner(bytes) == Some(&hold.owner) {
+        if record::broken_owner(bytes) == Some(&claim.owner.to_hex()) {
             return Ok(Renewal::Gone(LossReason::Broken));
         }
         Ok(Renewal::Kept(None))
@@ -178,7 +179,7 @@ impl Session for FileSession {
         if hold.pid != process {
             return Ok(Released::WasNotHeld);
         }
-        let (file, standing) = (&hold.file, hold.file.is_linked());
+        let file = &hold.file;
         match &hold.seat {
             Some(seat) => seat.leave(),
             // Without the mark a successor takes us for vanished: at worst the lock-delay keeps it waiting.
@@ -188,13 +189,14 @@ impl Session for FileSession {
         file.unlock().map_err(failed("unlock", file.path()))?;
         let duplicated = hold.duplicated.load(Ordering::Relaxed);
         // A waiter raises the flag before it tries: either it has found the lock free, or we see the flag.
-        if duplicated || file.has_flag().unwrap_or(true) {
+        let Look { linked, flagged } = file.look().unwrap_or(Look { linked: false, flagged: true });
+        if duplicated || flagged {
             file.ring();
         }
-        if standing && !duplicated {
+        if linked && !duplicated {
             self.idle.keep(&claim.name, file.clone(), process);
         }
-        Ok(if standing { Released::Done } else { Released::WasNotHeld })
+        Ok(if linked { Released::Done } else { Released::WasNotHeld })
     }
 
     fn duplicate(&self, hold: &Hold) -> io::Result<Option<OwnedFd>> {
@@ -221,7 +223,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::record::Position;
+    use crate::record::{Card, Position};
 
     fn session() -> (TempDir, FileSession) {
         let temp = tempfile::tempdir().unwrap();
@@ -304,7 +306,7 @@ mod tests {
         hold.file.raise_flag().unwrap();
         drop(hold);
         let newcomer = claim();
-        let attempt = Attempt::new(&session, &newcomer, None);
+        let attempt = Attempt::new(&session, &newcomer);
         // Open already, so that nothing is heard of its closing.
         let mut file = Some(attempt.open().unwrap());
         let watch = session.watcher.lock(attempt.path()).unwrap();

@@ -1,11 +1,12 @@
 //! One file that is locked: a lock, a waiter's place or a shared holder's seat.
 
 use std::{
+    ffi::{CString, OsStr},
     fs::{File, TryLockError},
     io,
-    os::fd::OwnedFd,
+    mem::MaybeUninit,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
     path::Path,
-    sync::Arc,
 };
 
 use crate::{
@@ -19,7 +20,8 @@ use kilit_core::{LockName, Mode, Moment};
 #[derive(Debug)]
 pub(crate) struct LockFile {
     file: File,
-    path: Arc<Path>,
+    /// As the kernel wants it, which is asked about it with every hold.
+    path: CString,
     inode: Inode,
 }
 
@@ -48,16 +50,12 @@ impl LockFile {
     }
 
     pub(crate) fn from_file(file: File, path: &Path) -> io::Result<Self> {
-        let inode = Inode::of(&file)?;
-        Ok(Self { file, path: path.into(), inode })
+        let (inode, path) = (Inode::of(&file)?, CString::new(path.as_os_str().as_bytes())?);
+        Ok(Self { file, path, inode })
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(crate) fn shared_path(&self) -> Arc<Path> {
-        self.path.clone()
+        Path::new(OsStr::from_bytes(self.path.as_bytes()))
     }
 
     pub(crate) fn inode(&self) -> Inode {
@@ -87,19 +85,22 @@ impl LockFile {
 
     /// Whether the path still leads to this file. After locking it must: else others lock another one.
     pub(crate) fn is_current(&self) -> io::Result<bool> {
-        Ok(Inode::at(&self.path)? == Some(self.inode))
+        Ok(Inode::at(&*self.path)? == Some(self.inode))
     }
 
-    /// Whether any path leads to it: after a removal or a replacement, none does. Cheaper than
-    /// [`is_current`](Self::is_current), and blind to a file that was moved aside.
-    pub(crate) fn is_linked(&self) -> bool {
-        files::is_linked(&self.file)
+    /// Looks at it without its path. Cheaper than [`is_current`](Self::is_current), and blind to a file that was moved
+    /// aside.
+    pub(crate) fn look(&self) -> io::Result<Look> {
+        let (links, len) = files::links_and_len(&self.file)?;
+        Ok(Look { linked: links > 0, flagged: len >= record::FLAGGED_LEN as u64 })
     }
 
-    /// Reads all of it.
-    pub(crate) fn read<'b>(&self, buffer: &'b mut [u8; record::MAX_LEN]) -> io::Result<&'b [u8]> {
-        let len = files::read_at(&self.file, buffer, 0)?;
-        Ok(&buffer[..len])
+    /// Reads all of it that matters.
+    pub(crate) fn read<'b>(
+        &self,
+        buffer: &'b mut [MaybeUninit<u8>; record::FLAGGED_LEN],
+    ) -> io::Result<&'b [u8]> {
+        files::read_at(&self.file, buffer, 0)
     }
 
     /// Writes the record, in one write.
@@ -126,20 +127,14 @@ impl LockFile {
         files::write_all_at(&self.file, &moment.as_nanos().to_le_bytes(), record::CLOSED_AT)
     }
 
-    /// Whether the line is worth a look.
-    pub(crate) fn has_flag(&self) -> io::Result<bool> {
-        let mut flag = [0];
-        Ok(files::read_at(&self.file, &mut flag, record::LINE_AT)? == 1 && flag == [1])
-    }
-
-    /// Says so, unless that is said already.
+    /// Says that the line is worth a look, unless that is said already.
     pub(crate) fn raise_flag(&self) -> io::Result<()> {
-        if self.has_flag()? { Ok(()) } else { files::write_all_at(&self.file, &[1], record::LINE_AT) }
+        if self.look()?.flagged { Ok(()) } else { self.file.set_len(record::FLAGGED_LEN as u64) }
     }
 
     /// Takes that back.
     pub(crate) fn lower_flag(&self) -> io::Result<()> {
-        files::write_all_at(&self.file, &[0], record::LINE_AT)
+        self.file.set_len(record::MAX_LEN as u64)
     }
 
     /// Asks the hold of `owner` to stop.
@@ -151,6 +146,15 @@ impl LockFile {
     pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
         Ok(self.file.try_clone()?.into())
     }
+}
+
+/// What an open lock file shows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    /// Whether any path leads to it: after a removal or a replacement, none does.
+    pub(crate) linked: bool,
+    /// Whether its line is worth a look.
+    pub(crate) flagged: bool,
 }
 
 /// What a record may have of a file, which may be of any length.

@@ -2,7 +2,6 @@
 //! tokens of the name stand. The kernel's lock alone decides; everything here is read after it was asked.
 //!
 //! ```text
-//!   0  line flag   1: this lock's line is worth a look         written by waiters
 //!  16  break       owner whose hold an operator ends           written by `evict`
 //!  64  magic       "kilitrc1"                                  from here on one write of the holder's
 //!  72  state       0 none, 1 held, 2 released, 3 vanished
@@ -11,6 +10,9 @@
 //!  92  body        see `Body`
 //! ```
 //! Integers are little-endian. Up to 1024 bytes: one read, one write.
+//!
+//! A lock file that is longer is *flagged*: its line is worth a look. That is said by the length, so that who lets go
+//! learns it and whether the file still stands by one call.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -21,7 +23,9 @@ use crate::sys::kernel::Here;
 /// Longer than any record.
 pub(crate) const MAX_LEN: usize = 1024;
 
-pub(crate) const LINE_AT: u64 = 0;
+/// The length of a flagged file.
+pub(crate) const FLAGGED_LEN: usize = MAX_LEN + 1;
+
 pub(crate) const BREAK_AT: u64 = 16;
 pub(crate) const RECORD_AT: u64 = 64;
 pub(crate) const STATE_AT: u64 = 72;
@@ -158,8 +162,9 @@ pub(crate) enum Parsed<'a> {
     Record(Record<'a>),
 }
 
-pub(crate) fn line_flag(bytes: &[u8]) -> bool {
-    bytes.first() == Some(&1)
+/// Whether these bytes are of a flagged file.
+pub(crate) fn is_flagged(bytes: &[u8]) -> bool {
+    bytes.len() >= FLAGGED_LEN
 }
 
 /// The owner that an operator wants to stop.

@@ -8,15 +8,14 @@ use std::{
     mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
+use tokio::sync::{Notify, futures::Notified};
 
 use super::{LossReason, signal::Signal};
 use crate::{
@@ -42,8 +41,10 @@ pub(crate) struct Keeper {
     latency: AtomicU64,
     /// From 0 to 1: clients do not renew in step. One for all holds of a client, so that a later one is due later.
     jitter: f64,
-    /// Tells claims that wait of [`Table::closed`].
-    closed: CancellationToken,
+    /// No new holds: written under the table's mutex.
+    closed: AtomicBool,
+    /// Tells claims that wait of it.
+    closing: Notify,
 }
 
 #[derive(Debug)]
@@ -57,15 +58,12 @@ struct Table {
     last_due: Moment,
     /// The client is gone: end when nothing is left.
     ending: bool,
-    /// No new holds.
-    closed: bool,
     errors: Vec<Error>,
 }
 
 #[derive(Debug)]
 struct Entry {
     claim: Arc<Claim>,
-    signal: Arc<Signal>,
     renew_at: Moment,
     renewing: bool,
     /// Its release has begun: it is renewed no more.
@@ -88,7 +86,6 @@ impl Keeper {
             wake_at: Moment::FAR,
             last_due: Moment::FAR,
             ending: false,
-            closed: false,
             errors: Vec::new(),
         };
         Self {
@@ -98,7 +95,8 @@ impl Keeper {
             settled: Notify::new(),
             latency: AtomicU64::new(0),
             jitter: fastrand::f64(),
-            closed: CancellationToken::new(),
+            closed: AtomicBool::new(false),
+            closing: Notify::new(),
         }
     }
 
@@ -123,17 +121,23 @@ impl Keeper {
         self.latency.store(new, Ordering::Relaxed);
     }
 
-    /// Cancelled once the client is shut down.
-    pub(crate) fn closed(&self) -> &CancellationToken {
-        &self.closed
+    /// Whether the client was shut down.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Ends when the client is shut down after this call.
+    pub(crate) fn closing(&self) -> Notified<'_> {
+        self.closing.notified()
     }
 
     /// Takes charge of a hold that was granted by `now`.
-    pub(crate) fn add(&self, claim: Arc<Claim>, signal: Arc<Signal>, now: Moment) {
+    pub(crate) fn add(&self, claim: Arc<Claim>, now: Moment) {
+        let signal = claim.notice.signal();
         let renew_at = self.next_renewal(&claim, signal.deadline(), now);
         let due = renew_at.min(signal.deadline()).min(signal.keep_until());
         let mut table = self.table();
-        if table.closed {
+        if self.is_closed() {
             drop(table);
             signal.lose(LossReason::Shutdown, now);
             return self.release_later(&claim, None);
@@ -141,7 +145,7 @@ impl Keeper {
         let wake = due < table.wake_at;
         table.wake_at = table.wake_at.min(due);
         table.last_due = due;
-        table.holds.insert(claim.owner, Entry { claim, signal, renew_at, renewing: false, retired: false });
+        table.holds.insert(claim.owner, Entry { claim, renew_at, renewing: false, retired: false });
         drop(table);
         if wake {
             self.wake.notify_one();
@@ -164,7 +168,8 @@ impl Keeper {
     /// Releases a hold: stops its renewal, waits for one that is under way, and tries until the deadline.
     ///
     /// When it is dropped, the hold stays in the table, unrenewed, for [`release_later`](Self::release_later).
-    pub(crate) async fn release(&self, claim: &Claim, signal: &Signal) -> Result<()> {
+    pub(crate) async fn release(&self, claim: &Claim) -> Result<()> {
+        let signal = claim.notice.signal();
         self.retire(claim.owner).await;
         let now = self.clock().now();
         let loss = signal.check(now).err();
@@ -240,16 +245,17 @@ impl Keeper {
         {
             let now = self.clock().now();
             let mut table = self.table();
-            table.closed = true;
-            self.closed.cancel();
+            self.closed.store(true, Ordering::Release);
             let live: Vec<_> = table.holds.drain().map(|(_, entry)| entry).collect();
             for entry in live {
-                if !self.has_ended(&entry.signal) {
+                let has_ended = self.has_ended(entry.signal());
+                entry.signal().lose(LossReason::Shutdown, now);
+                if !has_ended {
                     table.releases.push(entry.claim);
                 }
-                entry.signal.lose(LossReason::Shutdown, now);
             }
         }
+        self.closing.notify_waiters();
         self.wake.notify_one();
         let all_settled = async {
             loop {
@@ -310,16 +316,16 @@ impl Keeper {
         table.wake_at = if table.last_due > now { table.last_due } else { Moment::FAR };
         let Table { holds, releases, wake_at, .. } = &mut *table;
         holds.retain(|_, entry| {
-            if entry.signal.check(now).is_err() {
+            if entry.signal().check(now).is_err() {
                 // A release that is under way still needs the entry; and what the kernel keeps, nothing else ends.
-                if entry.signal.keep_until() <= now && !entry.retired && !self.engine.assurance().leases {
+                if entry.signal().keep_until() <= now && !entry.retired && !self.engine.assurance().leases {
                     releases.push(entry.claim.clone());
                 }
                 return entry.retired;
             }
-            let keep_until = entry.signal.keep_until();
+            let keep_until = entry.signal().keep_until();
             if now >= keep_until {
-                entry.signal.put_at_risk(keep_until + entry.claim.ttl);
+                entry.signal().put_at_risk(keep_until + entry.claim.ttl);
             } else if !entry.renewing && !entry.retired {
                 // What is due soon goes along, so that a client's holds fall into one batch.
                 if entry.renew_at <= now + entry.claim.ttl / 6 && entry.renew_at != Moment::FAR {
@@ -329,7 +335,7 @@ impl Keeper {
                 }
             }
             let keep_until = if now < keep_until { keep_until } else { Moment::FAR };
-            *wake_at = entry.signal.deadline().min(keep_until).min(*wake_at);
+            *wake_at = entry.signal().deadline().min(keep_until).min(*wake_at);
             true
         });
         if plan.renew.iter().all(|claim| table.holds[&claim.owner].renew_at > now) {
@@ -374,13 +380,13 @@ impl Keeper {
             entry.renewing = false;
             match answer {
                 Some(Renewal::Kept(deadline)) => {
-                    entry.signal.extend(deadline);
-                    entry.renew_at = self.next_renewal(claim, entry.signal.deadline(), now);
+                    entry.signal().extend(deadline);
+                    entry.renew_at = self.next_renewal(claim, entry.signal().deadline(), now);
                 }
-                Some(Renewal::Gone(reason)) => entry.signal.lose(reason, now),
+                Some(Renewal::Gone(reason)) => entry.signal().lose(reason, now),
                 Some(Renewal::Unanswered) | None => {
-                    if entry.signal.deadline() != Moment::FAR {
-                        entry.signal.put_at_risk(Moment::FAR);
+                    if entry.signal().deadline() != Moment::FAR {
+                        entry.signal().put_at_risk(Moment::FAR);
                     }
                     entry.renew_at = now + (limit / 4).mul_f64(0.5 + fastrand::f64());
                 }
@@ -412,9 +418,11 @@ impl Keeper {
         let assurance = self.engine.assurance();
         match assurance.leases {
             true => deadline::renew_at(deadline, claim.ttl, self.jitter),
-            // An engine that tells of a loss at once is not asked.
-            false if assurance.loss_notice.of(claim.ttl).is_zero() => Moment::FAR,
-            false => now + assurance.loss_notice.of(claim.ttl).mul_f64(0.9 - 0.1 * self.jitter),
+            false => match assurance.loss_notice.of(claim.ttl) {
+                // An engine that tells of a loss at once is not asked.
+                Duration::ZERO => Moment::FAR,
+                bound => now + bound / 1000 * (900 - (100.0 * self.jitter) as u32),
+            },
         }
     }
 
@@ -427,6 +435,12 @@ impl Keeper {
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    fn signal(&self) -> &Signal {
+        self.claim.notice.signal()
     }
 }
 

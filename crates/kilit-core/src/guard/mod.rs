@@ -26,7 +26,6 @@ use crate::{Claim, Client, FencingToken, Grant, LockName, Moment, OwnerId, Resul
 pub struct Hold {
     client: Client,
     claim: Arc<Claim>,
-    signal: Arc<Signal>,
     /// When it was granted.
     since: Moment,
     released: bool,
@@ -37,15 +36,18 @@ impl Hold {
     pub(crate) fn new(
         client: Client,
         claim: Arc<Claim>,
-        signal: Arc<Signal>,
         grant: Grant,
         max_hold: Option<Duration>,
     ) -> (Self, Option<FencingToken>) {
         let since = client.clock().now();
         let keep_until = max_hold.map_or(Moment::FAR, |longest| since + longest);
-        signal.grant(grant.deadline, keep_until);
-        client.keeper().add(claim.clone(), signal.clone(), since);
-        (Self { client, claim, signal, since, released: false }, grant.token)
+        claim.notice.signal().grant(grant.deadline, keep_until);
+        client.keeper().add(claim.clone(), since);
+        (Self { client, claim, since, released: false }, grant.token)
+    }
+
+    fn signal(&self) -> &Signal {
+        self.claim.notice.signal()
     }
 
     /// The lock.
@@ -76,13 +78,13 @@ impl Hold {
     /// # Errors
     /// The [`Loss`]. A hold that is lost stays lost.
     pub fn check(&self) -> Result<(), Loss> {
-        self.signal.check(self.client.clock().now())
+        self.signal().check(self.client.clock().now())
     }
 
     /// The local deadline (boot-time clock): the hold is lost here unless it is renewed before. `None` where it lasts
     /// as long as the process.
     pub fn deadline(&self) -> Option<Moment> {
-        Some(self.signal.deadline()).filter(|deadline| *deadline != Moment::FAR)
+        Some(self.signal().deadline()).filter(|deadline| *deadline != Moment::FAR)
     }
 
     /// The time until the [deadline](Self::deadline), on the boot-time clock; zero when it has passed, `None` where
@@ -96,17 +98,17 @@ impl Hold {
     /// where there is no deadline and the lock is held.
     pub fn covers(&self, work: Duration) -> bool {
         let end = self.client.clock().now() + work + self.client.keeper().latency();
-        self.check().is_ok() && end < self.signal.deadline()
+        self.check().is_ok() && end < self.signal().deadline()
     }
 
     /// How it stands, as a watch: *held*, *at risk until*, *lost*.
     pub fn standing(&self) -> watch::Receiver<Standing> {
-        self.signal.watch()
+        self.signal().watch()
     }
 
     /// Cancelled when the hold is lost; never by a release.
     pub fn lost(&self) -> &CancellationToken {
-        self.signal.lost()
+        self.signal().lost()
     }
 
     /// A second descriptor of what the kernel ties the hold to, where there is such a thing (the file engine): the
@@ -131,7 +133,7 @@ impl Hold {
     /// When the future is dropped, the release goes on in the background.
     pub async fn release(mut self) -> Result<()> {
         // Pinned here, and not moved into every future on the way.
-        let release = pin!(self.client.keeper().release(&self.claim, &self.signal));
+        let release = pin!(self.client.keeper().release(&self.claim));
         let released = self.client.runtime().enter(release).await;
         self.released = true;
         released.map_err(|error| error.on_engine(self.client.assurance().engine).on_lock(&self.claim.name))
@@ -153,7 +155,7 @@ impl Hold {
             let mut work = pin!(work);
             tokio::select! {
                 biased;
-                () = self.signal.lost().cancelled() => None,
+                () = self.signal().lost().cancelled() => None,
                 output = &mut work => Some(output),
             }
         };
@@ -175,7 +177,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if !self.released {
-            self.client.keeper().release_later(&self.claim, Some(&self.signal));
+            self.client.keeper().release_later(&self.claim, Some(self.signal()));
         }
     }
 }

@@ -45,7 +45,9 @@ impl Signal {
     /// The engine granted the hold.
     pub(crate) fn grant(&self, deadline: Option<Moment>, keep_until: Moment) {
         self.keep_until.store(keep_until.as_nanos(), Ordering::Release);
-        self.extend(deadline);
+        if deadline.is_some() {
+            self.extend(deadline);
+        }
     }
 
     /// The local deadline; [`Moment::FAR`] where there is none.
@@ -131,20 +133,19 @@ impl Signal {
 }
 
 /// How an engine tells the holder that it has ended the hold, without being asked. Travels with the
-/// [claim](crate::Claim); the default one tells nobody.
+/// [claim](crate::Claim), and its clones with the claim's; a new one has no holder yet, and tells nobody.
 #[derive(Clone, Default)]
-pub struct LossNotice(Option<Arc<Signal>>);
+pub struct LossNotice(Arc<Signal>);
 
 impl LossNotice {
-    pub(crate) fn new(signal: Arc<Signal>) -> Self {
-        Self(Some(signal))
-    }
-
     /// The hold of this claim is over, as of `at` on the engine's clock of deadlines. Never blocks.
     pub fn lost(&self, reason: LossReason, at: Moment) {
-        if let Some(signal) = &self.0 {
-            signal.lose(reason, at);
-        }
+        self.0.lose(reason, at);
+    }
+
+    /// What the holder is told by.
+    pub(crate) fn signal(&self) -> &Signal {
+        &self.0
     }
 }
 
@@ -184,7 +185,7 @@ mod tests {
     #[test]
     fn who_asks_late_is_told_all_the_same() {
         let signal = granted(Some(at(10)), Moment::FAR);
-        LossNotice::new(Arc::new(Signal::default())).lost(LossReason::Ended, at(1));
+        LossNotice::default().lost(LossReason::Ended, at(1));
         signal.lose(LossReason::Broken, at(1));
         assert!(signal.lost().is_cancelled());
         assert!(matches!(*signal.watch().borrow(), Standing::Lost(Loss { reason: LossReason::Broken, .. })));

@@ -2,10 +2,12 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
+use tokio::sync::futures::Notified;
+
 use crate::{
     Answer, Claim, Client, Effect, Error, ErrorKind, FencingToken, Grant, LockName, Moment, OwnerId, Result,
     Retry, Share, Terms,
-    guard::{Hold, LossNotice, Signal, keeper::retry_delays},
+    guard::{Hold, LossNotice, keeper::retry_delays},
 };
 
 /// How long an engine that was never reached is tried, where the caller would wait longer.
@@ -38,10 +40,11 @@ pub(crate) async fn acquire(
     terms: &Terms,
     patience: Patience,
 ) -> Result<(Hold, Option<FencingToken>)> {
-    if client.keeper().closed().is_cancelled() {
+    // First the ear, then the look: a shutdown in between is heard.
+    let closing = client.keeper().closing();
+    if client.keeper().is_closed() {
         return Err(shut_down());
     }
-    let signal = Arc::<Signal>::default();
     let claim = Arc::new(Claim {
         name: name.clone(),
         owner: OwnerId::random(),
@@ -49,13 +52,14 @@ pub(crate) async fn acquire(
         ttl: terms.ttl,
         lock_delay: terms.lock_delay,
         note: terms.note.clone(),
-        notice: LossNotice::new(signal.clone()),
+        notice: LossNotice::default(),
     });
-    let mut pending = Pending { client, claim, armed: true };
-    match pending.claim(patience).await {
+    let mut pending = Pending { client, claim: &claim, armed: true };
+    match pending.claim(patience, closing).await {
         Ok(grant) => {
             pending.armed = false;
-            Ok(Hold::new(client.clone(), pending.claim.clone(), signal, grant, terms.max_hold))
+            drop(pending);
+            Ok(Hold::new(client.clone(), claim, grant, terms.max_hold))
         }
         Err(error) => {
             client.runtime().enter(pending.withdraw(&error)).await;
@@ -67,19 +71,19 @@ pub(crate) async fn acquire(
 /// A claim that may be travelling.
 struct Pending<'a> {
     client: &'a Client,
-    claim: Arc<Claim>,
+    claim: &'a Arc<Claim>,
     armed: bool,
 }
 
 impl Pending<'_> {
     /// Claims until it is granted, patience ends or the client is shut down.
-    async fn claim(&self, patience: Patience) -> Result<Grant> {
+    async fn claim(&self, patience: Patience, closing: Notified<'_>) -> Result<Grant> {
         // Pinned here, and not moved into every future on the way.
         let claimed = pin!(async {
             tokio::select! {
                 biased;
                 claimed = self.claim_within(patience) => claimed,
-                () = self.client.keeper().closed().cancelled() => Err(shut_down()),
+                () = closing => Err(shut_down()),
             }
         });
         self.client.runtime().enter(claimed).await
@@ -103,7 +107,7 @@ impl Pending<'_> {
         let mut now = begun;
         loop {
             let left = if forever { Duration::MAX } else { until.since(now) };
-            let claim = self.client.engine().claim(&self.claim, left);
+            let claim = self.client.engine().claim(self.claim, left);
             let Some(answer) = clock.timeout_at(silence, claim).await else { return Err(no_answer()) };
             let mut delay = || {
                 let delays = delays.get_or_insert_with(|| retry_delays(Duration::from_millis(500)));
@@ -138,7 +142,7 @@ impl Pending<'_> {
         if nothing_was_sent {
             self.armed = false;
         } else if let Some(Ok(_)) =
-            clock.timeout_at(clock.now() + WITHDRAWAL, self.client.engine().release(&self.claim)).await
+            clock.timeout_at(clock.now() + WITHDRAWAL, self.client.engine().release(self.claim)).await
         {
             self.armed = false;
         }
@@ -148,7 +152,7 @@ impl Pending<'_> {
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
         if self.armed {
-            self.client.keeper().release_later(&self.claim, None);
+            self.client.keeper().release_later(self.claim, None);
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::{
     fs::{File, OpenOptions},
     io,
+    mem::MaybeUninit,
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::Path,
 };
@@ -10,6 +11,7 @@ use std::{
 use rustix::{
     fs::{AtFlags, CWD, OFlags, Statx, StatxFlags, Timespec, Timestamps, UTIME_NOW, futimens, statx},
     io::{Errno, pread, pwrite, retry_on_intr},
+    path::Arg,
 };
 
 /// What tells one file from another that later had its path.
@@ -31,7 +33,7 @@ impl Inode {
     }
 
     /// What the path leads to now; `None` when to nothing.
-    pub(crate) fn at(path: &Path) -> io::Result<Option<Self>> {
+    pub(crate) fn at(path: impl Arg) -> io::Result<Option<Self>> {
         match statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, IDENTITY) {
             Ok(found) => Ok(Some(found.into())),
             Err(Errno::NOENT) => Ok(None),
@@ -53,10 +55,10 @@ impl From<Statx> for Inode {
     }
 }
 
-/// Whether any path leads to an open file.
-pub(crate) fn is_linked(file: &File) -> bool {
-    let found = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::NLINK);
-    found.is_ok_and(|found| found.stx_nlink > 0)
+/// How many paths lead to an open file, and how long it is.
+pub(crate) fn links_and_len(file: &File) -> io::Result<(u32, u64)> {
+    let found = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::NLINK.union(StatxFlags::SIZE))?;
+    Ok((found.stx_nlink, found.stx_size))
 }
 
 /// Changes a file's times and nothing else, which is an event to who watches it.
@@ -66,8 +68,9 @@ pub(crate) fn touch(file: &File) -> io::Result<()> {
 }
 
 /// As [`FileExt::read_at`], without the C library's preparations for a thread that is cancelled meanwhile.
-pub(crate) fn read_at(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-    Ok(retry_on_intr(|| pread(file, &mut *buffer, at))?)
+/// Nor does the buffer need a value before.
+pub(crate) fn read_at<'b>(file: &File, buffer: &'b mut [MaybeUninit<u8>], at: u64) -> io::Result<&'b [u8]> {
+    Ok(pread(file, buffer, at)?.0)
 }
 
 /// As [`FileExt::write_all_at`], likewise.
