@@ -25,7 +25,7 @@ async fn clients(count: usize, url: &str) -> Vec<Client> {
 /// the older one.
 #[tokio::test(flavor = "multi_thread")]
 async fn contenders_go_on_after_a_failover() {
-    let mut redis = RedisSentinel::start();
+    let redis = RedisSentinel::start();
     let url = format!("{}?timeout=500ms&connect_timeout=500ms", redis.url());
     let holder = client(&url).await;
     assert_eq!(holder.assurance().exclusion, Exclusion::AsyncReplicas);
@@ -34,8 +34,12 @@ async fn contenders_go_on_after_a_failover() {
     let contest = Contest::start(clients(4, &url).await, "x", Duration::from_secs(3));
     contest.go_on(5).await;
 
-    let old = redis.kill_primary();
+    // Stopped, not dead: what it was sent meanwhile it finds when it goes on.
+    let old = redis.primary().unwrap();
+    redis.servers[old].stop();
     let new = redis.wait_for_failover(old);
+    contest.go_on(5).await;
+    redis.servers[old].resume();
     contest.go_on(5).await;
     until_standing(&replicated, "it is held there too", |now| *now == Standing::Held).await;
     assert!(redis.servers[new].value("lock:replicated").unwrap().contains(&replicated.owner().to_string()));
@@ -52,7 +56,7 @@ async fn contenders_go_on_after_a_failover() {
 
     let tally = contest.end().await;
     println!("a failover by sentinel: {} overlaps, {} stale writes refused", tally.overlaps, tally.refused);
-    assert!(tally.visits >= 40, "{tally:?}");
+    assert!(tally.visits >= 60, "{tally:?}");
     next.release().await.unwrap();
 }
 

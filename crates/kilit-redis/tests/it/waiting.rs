@@ -1,9 +1,13 @@
 //! Who waits is woken, whatever ends the hold in front.
 
-use std::time::{Duration, Instant};
+use std::{
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use kilit_core::Client;
 use kilit_testbed::{
+    Process, bins,
     chaos::{ChaosProxy, Mode},
     server::{Redis, Server, redis::Monitor},
 };
@@ -158,20 +162,19 @@ async fn a_newcomer_stands_behind_a_line_and_a_foreign_client_need_not() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_head_holds_up_the_line_no_longer_than_its_place_lasts() {
     let server = Redis::start();
-    let proxy = ChaosProxy::start(server.addr());
-    let (dead, next) = (client(server.url_at(proxy.addr())).await, client(server.url()).await);
+    let next = client(server.url()).await;
     take_foreign(&server, "x", 60_000);
-    let waiting = wait_for(mutex(&dead, "x", LONG));
+    let mut command = Command::new(bins::kilit());
+    let mut head = Process::spawn(command.args(["run", "--engine", &server.url(), "x", "--", "true"]));
     eventually("the first stands in line", async || line(&server, "x") == 1).await;
     let behind = wait_for(mutex(&next, "x", LONG));
     eventually("the next stands in line", async || line(&server, "x") == 2).await;
-    proxy.set(Mode::Blackhole);
+    head.kill();
     server.ask::<()>("DEL lock:x");
     let begun = Instant::now();
     let guard = granted(behind).await;
     // A place lasts three seconds without a look, and who is behind looks every second.
     assert!(begun.elapsed() < Duration::from_millis(4500), "{:?}", begun.elapsed());
-    waiting.abort();
     guard.release().await.unwrap();
 }
 
