@@ -4,5 +4,6 @@ mod doctor;
 mod leftovers;
 mod operators;
 mod outages;
+mod rights;
 mod secrets;
 mod urls;

@@ -33,7 +33,7 @@ fn no_failure_shows_a_password() {
         (format!("redis+cluster://:{SECRET}@{}", closed.addr()), 69, "cannot be reached"),
         (format!("redis://:{SECRET}@{addr}?timeout=5"), 64, "timeout"),
         (format!("redis://{addr}?password={SECRET}"), 64, "`password`"),
-        (format!("redis://{addr}"), 69, "wants one"),
+        (format!("redis://{addr}"), 69, "wants a password"),
     ];
     for (url, code, words) in urls {
         let commands: [&[&str]; 4] =
