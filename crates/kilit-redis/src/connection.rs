@@ -26,9 +26,11 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
+    combine::Combiner,
     config::{Address, Config, Login},
     failure::{Failure, Refusal, unreachable},
     pending::Pending,
+    script::{CANCEL, Script, TAKE},
 };
 
 /// A connection that is set up. Clones share it; it closes with the last of them.
@@ -41,6 +43,7 @@ struct Inner {
     server: String,
     inbox: String,
     pulse: Arc<Pulse>,
+    combiners: [Arc<Combiner>; 2],
     _tasks: [AbortOnDropHandle<()>; 2],
 }
 
@@ -112,7 +115,8 @@ impl Connection {
             keeper.spawn(end_when_silent(driver, pulse.clone(), config.network.timeout)),
         ];
         let _tasks = tasks.map(AbortOnDropHandle::new);
-        let connection = Self(Arc::new(Inner { redis, server, inbox, pulse, _tasks }));
+        let combiners = [&*TAKE, &*CANCEL].map(|script| Combiner::new(script, Handle::current()));
+        let connection = Self(Arc::new(Inner { redis, server, inbox, pulse, combiners, _tasks }));
         connection.set_up(role).await?;
         Ok(connection)
     }
@@ -166,6 +170,11 @@ impl Connection {
     /// It has been silent too long for somebody: the next one gets another.
     pub(crate) fn give_up(&self) {
         self.0.pulse.dead.store(true, Ordering::Release);
+    }
+
+    /// What shares calls of a script, where that answers each step.
+    pub(crate) fn combiner(&self, script: &'static Script) -> Option<&Arc<Combiner>> {
+        self.0.combiners.iter().find(|combiner| std::ptr::eq(combiner.script(), script))
     }
 
     /// One command.

@@ -100,8 +100,8 @@ impl RedisLease {
             .run(&Request {
                 script: &TAKE,
                 slot: keys.slot(),
-                keys: 5,
-                write: &|connection, command| {
+                steps: 1,
+                write: &|connection, _, command| {
                     let bar = Key::Bar(claim.owner);
                     keys.write(&[Key::Lock, Key::Counter, Key::Line, Key::Places, bar], command);
                     command
@@ -239,8 +239,8 @@ impl Lease for RedisLease {
             .run(&Request {
                 script: &CANCEL,
                 slot: keys.slot(),
-                keys: 4,
-                write: &|_, command| {
+                steps: 1,
+                write: &|_, _, command| {
                     keys.write(&[Key::Lock, Key::Line, Key::Places, Key::Bar(claim.owner)], command);
                     // The bar may not outlive the TTL: a ghost that comes later costs no more than that.
                     let bar = millis(claim.engine_ttl());
@@ -314,15 +314,12 @@ impl RedisLease {
             .run(&Request {
                 script: &EXTEND,
                 slot: batch[0].0,
-                keys: batch.len(),
-                write: &|_, command| {
-                    for (_, _, keys) in batch {
-                        command.arg(keys.lock());
-                    }
-                    for (_, place, _) in batch {
-                        let claim = &claims[*place];
-                        command.arg(&claim.owner.to_hex()[..]).arg(millis(claim.engine_ttl()));
-                    }
+                steps: batch.len(),
+                write: &|_, step, command| {
+                    let (_, place, keys) = &batch[step];
+                    let claim = &claims[*place];
+                    keys.write(&[Key::Lock], command);
+                    command.arg(&claim.owner.to_hex()[..]).arg(millis(claim.engine_ttl()));
                 },
                 replicas: None,
                 gives_up: true,

@@ -78,18 +78,12 @@ impl RedisLease {
         all: &[Key],
         args: &[&[u8]],
     ) -> Result<bool> {
-        let write = |_: &Connection, command: &mut Cmd| {
+        let write = |_: &Connection, _, command: &mut Cmd| {
             keys.write(all, command);
             command.arg(args);
         };
-        let request = Request {
-            script,
-            slot: keys.slot(),
-            keys: all.len(),
-            write: &write,
-            replicas: None,
-            gives_up: false,
-        };
+        let request =
+            Request { script, slot: keys.slot(), steps: 1, write: &write, replicas: None, gives_up: false };
         Ok(self.topology.run(&request).await?.value == Value::Int(1))
     }
 }

@@ -64,8 +64,8 @@ impl RedisLease {
             .run(&Request {
                 script: &INSPECT,
                 slot: keys.slot(),
-                keys: 3,
-                write: &|_, command| keys.write(&[Key::Lock, Key::Line, Key::Places], command),
+                steps: 1,
+                write: &|_, _, command| keys.write(&[Key::Lock, Key::Line, Key::Places], command),
                 replicas: None,
                 gives_up: false,
             })

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod cluster;
+mod combine;
 mod config;
 mod connection;
 mod doctor;

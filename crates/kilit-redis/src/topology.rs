@@ -26,14 +26,14 @@ pub(crate) enum Topology {
     Cluster(Cluster),
 }
 
-/// One script, and what it is given.
+/// Some steps of one script, all in one slot.
 pub(crate) struct Request<'a> {
     pub(crate) script: &'static Script,
     pub(crate) slot: u16,
-    /// How many keys.
-    pub(crate) keys: usize,
-    /// Writes keys and arguments, for the connection on which they leave.
-    pub(crate) write: &'a (dyn Fn(&Connection, &mut Cmd) + Sync),
+    /// How many.
+    pub(crate) steps: usize,
+    /// Writes keys and then arguments of a step, for the connection on which it leaves.
+    pub(crate) write: &'a (dyn Fn(&Connection, usize, &mut Cmd) + Sync),
     /// How many replicas are waited for, and how long in ms.
     pub(crate) replicas: Option<(u32, u64)>,
     /// Whether a caller that drops it has waited too long: the next one then gets another connection.
@@ -126,7 +126,7 @@ impl Topology {
             };
             let answer = {
                 let mut impatient = Impatient(request.gives_up.then_some(&connection));
-                let answer = send(&connection, request, whole, ask.take().is_some()).await;
+                let answer = self.send(&connection, request, whole, ask.take().is_some()).await;
                 impatient.0 = None;
                 answer
             };
@@ -155,6 +155,44 @@ impl Topology {
         Err(Error::new(ErrorKind::Unreachable, text).with_effect(Effect::None))
     }
 
+    /// Sends it on one connection, with what must go with it and nothing in between.
+    async fn send(
+        &self,
+        connection: &Connection,
+        request: &Request<'_>,
+        whole: bool,
+        asking: bool,
+    ) -> Result<(Value, i64), Failure> {
+        let step = |step| {
+            let mut command = Cmd::with_capacity(10, 400);
+            (request.write)(connection, step, &mut command);
+            command
+        };
+        let combiner = connection.combiner(request.script);
+        let alone = asking || request.replicas.is_some() || self.is_cluster();
+        if let Some(combiner) = combiner.filter(|_| !alone) {
+            return Ok((combiner.step(connection, step(0)).await?, 0));
+        }
+        let steps: Vec<_> = (0..request.steps).map(step).collect();
+        let mut commands = redis::Pipeline::new();
+        if asking {
+            commands.add_command(redis::cmd("ASKING"));
+        }
+        commands.add_command(request.script.command(whole, &steps));
+        if let Some((count, millis)) = request.replicas {
+            commands.cmd("WAIT").arg(count).arg(millis);
+        }
+        let mut values = connection.send_all(&commands).await?.into_iter().skip(usize::from(asking));
+        let value = match (Refusal::of(values.next().unwrap_or(Value::Nil))?, combiner) {
+            (Value::Array(mut answers), Some(_)) => Refusal::of(answers.pop().unwrap_or(Value::Nil))?,
+            (value, _) => value,
+        };
+        match values.next() {
+            Some(Value::Int(confirmed)) => Ok((value, confirmed)),
+            _ => Ok((value, 0)),
+        }
+    }
+
     fn doubt_all(&self) {
         match self {
             Self::Standalone(_) => {}
@@ -173,33 +211,4 @@ impl Drop for Impatient<'_> {
             connection.give_up();
         }
     }
-}
-
-/// Sends it on one connection, with what must go with it and nothing in between.
-async fn send(
-    connection: &Connection,
-    request: &Request<'_>,
-    whole: bool,
-    asking: bool,
-) -> Result<(Value, i64), Failure> {
-    let mut command = request.script.command(whole, request.keys);
-    (request.write)(connection, &mut command);
-    if request.replicas.is_none() && !asking {
-        return Ok((connection.send(&command).await?, 0));
-    }
-    let mut commands = redis::Pipeline::new();
-    if asking {
-        commands.add_command(redis::cmd("ASKING"));
-    }
-    commands.add_command(command);
-    if let Some((count, millis)) = request.replicas {
-        commands.cmd("WAIT").arg(count).arg(millis);
-    }
-    let mut values = connection.send_all(&commands).await?.into_iter().skip(usize::from(asking));
-    let value = Refusal::of(values.next().unwrap_or(Value::Nil))?;
-    let confirmed = match values.next() {
-        Some(Value::Int(count)) => count,
-        _ => 0,
-    };
-    Ok((value, confirmed))
 }

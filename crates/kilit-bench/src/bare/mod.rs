@@ -2,6 +2,8 @@
 
 mod flock;
 mod scripts;
+mod token;
 
 pub(crate) use flock::Flock;
 pub(crate) use scripts::{CANCEL, ScriptLock, Scripts, TAKE, TAKE_WITHOUT_TOKEN};
+pub(crate) use token::Token;

@@ -1,50 +1,55 @@
--- Takes the lock for its owner, or gives it a place in line.
+-- Takes locks for their owners, or gives them a place in line.
 --
--- KEYS: lock, token counter, line, places, bar
--- ARGV: owner, TTL in ms, how long a place lasts without a look in ms, the owner's inbox, note
--- Returns {1, token}, {0, how many are in front, ms until the lock ends by itself or -1}, or {2} when barred.
-local lock, counter, line, places, bar = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local owner, ttl, place_ms, inbox, note = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local mine = 'kilit1 ' .. owner .. ' '
-
-local value = redis.call('GET', lock)
-if value and string.sub(value, 1, #mine) == mine then
-    -- Asked again, since the answer was lost.
-    redis.call('PEXPIRE', lock, ttl)
-    return {1, string.match(value, '^%S+ %S+ (%d+)')}
-end
-
+-- KEYS for each: lock, token counter, line, places, bar
+-- ARGV for each: owner, TTL in ms, how long a place lasts without a look in ms, the owner's inbox, note
+-- Returns for each {1, token}, {0, how many are in front, ms until the lock ends by itself or -1}, or {2} when barred.
 local now_ms, now = server_time()
-local in_line = redis.call('EXISTS', line, bar) > 0
-if in_line and redis.call('EXISTS', bar) == 1 then return {2} end
 
-local first = in_line and head(line, places, now_ms)
-if value or (first and first ~= owner) then
-    redis.call('ZADD', line, 'NX', now, owner)
-    redis.call('HSET', places, owner, string.format('%.0f', now_ms + place_ms) .. ' ' .. inbox .. ' ' .. note)
-    for _, key in ipairs({line, places}) do
-        if redis.call('PTTL', key) < tonumber(place_ms) then redis.call('PEXPIRE', key, place_ms) end
+local function take(keys, args)
+    local lock, counter, line, places, bar = unpack(keys)
+    local owner, ttl, place_ms, inbox, note = unpack(args)
+    local mine = 'kilit1 ' .. owner .. ' '
+
+    local value = redis.call('GET', lock)
+    if value and string.sub(value, 1, #mine) == mine then
+        -- Asked again, since the answer was lost.
+        redis.call('PEXPIRE', lock, ttl)
+        return {1, string.match(value, '^%S+ %S+ (%d+)')}
     end
-    local ahead = redis.call('ZRANK', line, owner)
-    if value then return {0, ahead + 1, redis.call('PTTL', lock)} end
-    return {0, ahead, -1}
+
+    local in_line = redis.call('EXISTS', line, bar) > 0
+    if in_line and redis.call('EXISTS', bar) == 1 then return {2} end
+
+    local first = in_line and head(line, places, now_ms)
+    if value or (first and first ~= owner) then
+        redis.call('ZADD', line, 'NX', now, owner)
+        redis.call('HSET', places, owner, string.format('%.0f', now_ms + place_ms) .. ' ' .. inbox .. ' ' .. note)
+        for _, key in ipairs({line, places}) do
+            if redis.call('PTTL', key) < tonumber(place_ms) then redis.call('PEXPIRE', key, place_ms) end
+        end
+        local ahead = redis.call('ZRANK', line, owner)
+        if value then return {0, ahead + 1, redis.call('PTTL', lock)} end
+        return {0, ahead, -1}
+    end
+
+    -- Whichever is later: the last token and one, or now. Numbers here are doubles, so tokens are compared as text.
+    local token = now
+    local last = redis.call('GET', counter)
+    if last and (#last > #now or (#last == #now and last >= now)) then
+        redis.call('INCR', counter)
+        token = redis.call('GET', counter)
+        redis.call('PEXPIREAT', counter, string.format('%.0f', tonumber(string.sub(token, 1, -4)) + 86400000))
+    else
+        redis.call('SET', counter, now, 'PXAT', string.format('%.0f', now_ms + 86400000))
+    end
+    redis.call('SET', lock, mine .. token .. ' ' .. now .. ' ' .. ttl .. ' ' .. note, 'NX', 'PX', ttl)
+
+    if first then
+        redis.call('ZREM', line, owner)
+        redis.call('HDEL', places, owner)
+        tell('head', head(line, places, now_ms))
+    end
+    return {1, token}
 end
 
--- Whichever is later: the last token and one, or now. Numbers here are doubles, so tokens are compared as text.
-local token = now
-local last = redis.call('GET', counter)
-if last and (#last > #now or (#last == #now and last >= now)) then
-    redis.call('INCR', counter)
-    token = redis.call('GET', counter)
-    redis.call('PEXPIREAT', counter, string.format('%.0f', tonumber(string.sub(token, 1, -4)) + 86400000))
-else
-    redis.call('SET', counter, now, 'PXAT', string.format('%.0f', now_ms + 86400000))
-end
-redis.call('SET', lock, mine .. token .. ' ' .. now .. ' ' .. ttl .. ' ' .. note, 'NX', 'PX', ttl)
-
-if first then
-    redis.call('ZREM', line, owner)
-    redis.call('HDEL', places, owner)
-    tell('head', head(line, places, now_ms))
-end
-return {1, token}
+return each(5, 5, take)
