@@ -45,7 +45,11 @@ fn guard(command: &[std::ffi::OsString]) -> Result<ExitCode> {
 }
 
 fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
-    runtime().map_err(|error| Failure::system("start", &error))?.block_on(future)
+    let runtime = runtime().map_err(|error| Failure::system("start", &error))?;
+    let done = runtime.block_on(future);
+    // A name server that is silent would keep its caller for as long as the system's resolver likes.
+    runtime.shutdown_background();
+    done
 }
 
 fn runtime() -> io::Result<tokio::runtime::Runtime> {

@@ -10,7 +10,9 @@ use kilit_testbed::{Process, bins::testbed, overlap::Judge, peers::Peer, process
 
 use crate::place::{Place, SOON, expect_no_family, on_engines};
 
-on_engines! { [file, testlease, redis] { a_hand_over_between_processes_does_not_take_a_poll, } }
+on_engines! { [file, testlease, redis, redis_cluster, redis_sentinel] {
+    a_hand_over_between_processes_does_not_take_a_poll,
+} }
 
 /// How often each foreign client comes in, meanwhile.
 const FOREIGN_ROUNDS: usize = 20;

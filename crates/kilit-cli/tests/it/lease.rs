@@ -42,8 +42,11 @@ on_engines! { [testlease, redis] {
     an_outage_while_it_waits_is_ridden_out,
     a_wait_shorter_than_a_round_trip_still_gets_a_free_lock,
     a_waiter_that_is_killed_leaves_nothing_that_outlives_its_ttl,
+    a_waiter_that_is_told_to_end_leaves_the_line_at_once,
     tries_that_failed_leave_nothing_with_the_engine,
 } }
+
+on_engines! { [redis_cluster, redis_sentinel] { a_write_after_the_pause_is_refused_by_the_fence, } }
 
 /// An engine at a server, a link to it that can be cut, and the log of who was inside.
 pub(crate) struct Scene {
@@ -263,17 +266,16 @@ fn what_an_operator_breaks_is_lost_within_the_notice_bound(place: Place) {
 }
 
 fn a_write_after_the_pause_is_refused_by_the_fence(place: Place) {
-    let scene = Scene::new(place);
-    let stock = scene.place.path("stock.db");
+    let stock = place.path("stock.db");
     let write = |gate: Option<&Path>, value: &str| {
-        let mut command = scene.run(&["--wait", "60s"]);
+        let mut command = place.kilit(["run", "--ttl", TTL, "--wait", "60s", "x", "--"]);
         let wait =
             gate.map_or(String::new(), |gate| format!("echo ready; read line < '{}'; ", gate.display()));
         command.args(["sh", "-c", &format!("{wait}exec \"$0\" write \"$@\"")]);
         command.arg(testbed()).arg(&stock).args(["product:42", value]);
         Process::spawn(&mut command)
     };
-    let gate = scene.place.path("gate");
+    let gate = place.path("gate");
     Process::run(Command::new("mkfifo").arg(&gate), SOON).expect_code(0);
     let mut old = write(Some(&gate), "old");
     wait_for_line(&mut old, "ready");
@@ -350,6 +352,18 @@ fn a_waiter_that_is_killed_leaves_nothing_that_outlives_its_ttl(place: Place) {
     waiter.kill().expect_code(137);
     wait_until("its place is gone", SOON, || scene.waiters() == Some(0));
     drop(holder);
+}
+
+fn a_waiter_that_is_told_to_end_leaves_the_line_at_once(place: Place) {
+    let scene = Scene::new(place);
+    let _holder = scene.beat();
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let mut waiter = scene.next();
+        wait_until("it stands in line", SOON, || scene.waiters() == Some(1));
+        waiter.signal(signal);
+        waiter.wait(SOON).expect_code(128 + signal.as_raw());
+        assert_eq!(scene.waiters(), Some(0));
+    }
 }
 
 fn tries_that_failed_leave_nothing_with_the_engine(place: Place) {

@@ -6,7 +6,7 @@ use kilit_testbed::Process;
 
 use crate::place::{Place, SOON, on_engines};
 
-on_engines! { [file, redis] {
+on_engines! { [file, redis, redis_cluster] {
     every_name_is_a_lock_of_its_own,
     the_command_has_the_bytes_of_the_name,
 } }

@@ -13,7 +13,10 @@ use std::{
 use kilit_testbed::{
     Process, Signal, TempDir,
     process::Exit,
-    server::{LeaseServer, Redis, Server},
+    server::{
+        LeaseServer, Redis, Server,
+        redis::{RedisCluster, RedisSentinel},
+    },
     tempdir,
 };
 use serde_json::Value;
@@ -32,6 +35,8 @@ enum Home {
     Files,
     TestLease(Server<LeaseServer>),
     Redis(Server<Redis>),
+    RedisCluster(RedisCluster),
+    RedisSentinel(RedisSentinel),
 }
 
 /// Makes each case, a function of a place, a test on each engine.
@@ -71,6 +76,16 @@ impl Place {
         Self::at(Home::Redis(Server::start(spec)))
     }
 
+    /// At a cluster of three.
+    pub(crate) fn redis_cluster() -> Self {
+        Self::at(Home::RedisCluster(RedisCluster::start()))
+    }
+
+    /// At a primary and its replicas, which sentinels watch.
+    pub(crate) fn redis_sentinel() -> Self {
+        Self::at(Home::RedisSentinel(RedisSentinel::start()))
+    }
+
     fn at(home: Home) -> Self {
         Self { dir: tempdir().unwrap(), home }
     }
@@ -84,31 +99,33 @@ impl Place {
             Home::Files => format!("file://{}", self.path("locks").display()),
             Home::TestLease(server) => Server::<LeaseServer>::url(server.addr()),
             Home::Redis(server) => server.url(),
+            Home::RedisCluster(cluster) => cluster.url(),
+            Home::RedisSentinel(system) => system.url(),
         }
     }
 
     /// The URL of what stands in front of the server.
     pub(crate) fn url_at(&self, addr: SocketAddr) -> String {
         match &self.home {
-            Home::Files => panic!("there is no server"),
             Home::TestLease(_) => Server::<LeaseServer>::url(addr),
             Home::Redis(server) => server.url_at(addr),
+            _ => panic!("there is no one server"),
         }
     }
 
     pub(crate) fn addr(&self) -> SocketAddr {
         match &self.home {
-            Home::Files => panic!("there is no server"),
             Home::TestLease(server) => server.addr(),
             Home::Redis(server) => server.addr(),
+            _ => panic!("there is no one server"),
         }
     }
 
     pub(crate) fn server_process(&mut self) -> &mut Process {
         match &mut self.home {
-            Home::Files => panic!("there is no server"),
             Home::TestLease(server) => server.process(),
             Home::Redis(server) => server.process(),
+            _ => panic!("there is no one server"),
         }
     }
 
@@ -123,6 +140,13 @@ impl Place {
         match &mut self.home {
             Home::Redis(server) => server,
             _ => panic!("this place is at no Redis server"),
+        }
+    }
+
+    pub(crate) fn sentinel_mut(&mut self) -> &mut RedisSentinel {
+        match &mut self.home {
+            Home::RedisSentinel(system) => system,
+            _ => panic!("this place has no sentinels"),
         }
     }
 

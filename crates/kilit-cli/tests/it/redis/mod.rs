@@ -6,4 +6,5 @@ mod operators;
 mod outages;
 mod rights;
 mod secrets;
+mod systems;
 mod urls;

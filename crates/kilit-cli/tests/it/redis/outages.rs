@@ -1,6 +1,10 @@
 //! The server is away for a while, or for good.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::{
+    net::UdpSocket,
+    process::Command,
+    time::{Duration, Instant, SystemTime},
+};
 
 use kilit_testbed::{
     Process,
@@ -78,6 +82,32 @@ fn what_is_not_there_is_given_up_in_time() {
                 assert!(took < Duration::from_secs(longest) + SLACK, "{args:?} took {took:?}");
             }
         }
+    }
+}
+
+#[test]
+fn a_name_server_that_is_silent_holds_nothing_up() {
+    if !rustix::process::getuid().is_root() {
+        println!("skipped: only root can mount another resolv.conf");
+        return;
+    }
+    let place = Place::redis();
+    // Bound, and never read from.
+    let silent = UdpSocket::bind("127.0.0.53:53").or_else(|_| UdpSocket::bind("127.0.0.54:53")).unwrap();
+    let conf = place.path("resolv.conf");
+    let nameserver =
+        format!("nameserver {}\noptions timeout:25 attempts:1\n", silent.local_addr().unwrap().ip());
+    std::fs::write(&conf, nameserver).unwrap();
+    for wait in ["0", "1s"] {
+        let mount = "mount --bind \"$0\" /etc/resolv.conf && exec \"$@\"";
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--mount", "sh", "-c", mount]).arg(&conf).arg(place.kilit(["x"]).get_program());
+        let url = "redis://redis.example?connect_timeout=500ms";
+        unshare.args(["run", "--engine", url, "--wait", wait, "x", "--", "true"]);
+        let begun = Instant::now();
+        let exit = Process::run(&mut unshare, SOON).expect_code(69);
+        assert!(exit.stderr.contains("redis.example"), "{}", exit.stderr);
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     }
 }
 
