@@ -175,3 +175,31 @@ pub(crate) fn try_lock(file: &File, mode: Mode) -> io::Result<bool> {
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_shows_to_who_reads_and_to_who_looks_until_it_is_lowered() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = LockFile::open(&temp.path().join("x.lock")).unwrap();
+        let is_flagged = || {
+            let looked = file.look().unwrap().flagged;
+            let mut buffer = [MaybeUninit::uninit(); record::FLAGGED_LEN];
+            assert_eq!(record::is_flagged(file.read(&mut buffer).unwrap()), looked);
+            looked
+        };
+        assert!(!is_flagged());
+        file.raise_flag().unwrap();
+        assert!(is_flagged());
+        let (name, note) = (LockName::new([b'x'; LockName::MAX_LEN]).unwrap(), "n".repeat(256));
+        let card = Card { note: &note, ..Card::nobody() };
+        file.write(0, Position::default(), &card, State::Held, &name).unwrap();
+        assert!(is_flagged());
+        file.lower_flag().unwrap();
+        assert!(!is_flagged());
+        file.write(0, Position::default(), &card, State::Held, &name).unwrap();
+        assert!(!is_flagged(), "no record is as long");
+    }
+}
