@@ -61,6 +61,11 @@ async fn renewal_never_creates_and_never_adds_up() {
         assert!(matches!(renewed[..], [Renewal::Gone(LossReason::Ended)]), "{renewed:?}");
         assert_eq!(engine.release(&claim).await.unwrap(), Released::WasNotHeld);
     };
+    // Somebody's who writes of us.
+    let other = format!("kilit1 0123456789abcdef0123456789abcdef 1 1 5000 {} 1", claim.owner);
+    server.query::<()>(["SET", "lock:x", &other, "PX", "5000"]);
+    is_gone().await;
+    assert_eq!(server.value("lock:x"), Some(other));
     server.ask::<()>("SET lock:x foreign PX 5000");
     is_gone().await;
     assert_eq!(server.value("lock:x").as_deref(), Some("foreign"));

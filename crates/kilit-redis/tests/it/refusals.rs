@@ -55,7 +55,7 @@ async fn another_type_at_the_key() {
 async fn a_side_key_that_somebody_has_overwritten() {
     let server = Redis::start();
     let client = client(server.url()).await;
-    server.ask::<()>("SET kilit1:token:{lock:x} 99999999999999999x");
+    server.ask::<()>("SET kilit1:token 99999999999999999x");
     let error = mutex(&client, "x", LONG).acquire().await.unwrap_err();
     expect(&error, ErrorKind::Incompatible, &["token counter", "no number"]);
     server.ask::<()>("SET kilit1:line:{lock:y} string");
@@ -93,7 +93,7 @@ async fn missing_rights() {
     for user in ["narrow", "scriptless", "keyless"] {
         let client = client(format!("redis://{user}:s3cret@{}", server.addr())).await;
         let error = mutex(&client, "x", LONG).acquire().await.unwrap_err();
-        expect(&error, ErrorKind::Refused, &["no right", "doctor"]);
+        expect(&error, ErrorKind::Refused, &["no right"]);
         assert!(!error.to_string().contains("s3cret"));
     }
     assert_eq!(server.keys(), [""; 0]);

@@ -13,7 +13,7 @@ use kilit_testbed::{
     tempdir,
 };
 
-use crate::support::{Ask, LONG, client, eventually, hold, mutex, token, within};
+use crate::support::{Ask, LONG, claim, client, eventually, hold, mutex, token, within};
 
 #[tokio::test]
 async fn an_acquisition_that_replicas_do_not_confirm_is_undone() {
@@ -33,14 +33,17 @@ async fn an_acquisition_that_replicas_do_not_confirm_is_undone() {
     let sender = |line: &str| line.split_once('[').unwrap().1.split_once(']').unwrap().0.to_owned();
     let by_clients: Vec<_> =
         lines.iter().filter(|line| line.contains("\"EVAL") || line.contains("\"WAIT\"")).collect();
-    let [claim, wait] = by_clients[..] else { panic!("{lines:#?}") };
-    assert!(claim.contains("EVAL") && wait.contains("\"WAIT\" \"1\""), "{lines:#?}");
-    assert_eq!(sender(claim), sender(wait), "WAIT counts only what its own connection has written");
+    let [take, wait] = by_clients[..] else { panic!("{lines:#?}") };
+    assert!(take.contains("EVAL") && wait.contains("\"WAIT\" \"1\""), "{lines:#?}");
+    assert_eq!(sender(take), sender(wait), "WAIT counts only what its own connection has written");
     guard.release().await.unwrap();
 
     let error = mutex(&two, "x", LONG).acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused);
     assert!(error.to_string().contains("1 of 2 replicas confirmed"), "{error}");
+    // By the engine itself, before the recipe withdraws it.
+    let claim = claim("x", LONG);
+    two.engine().claim(&claim, Duration::ZERO).await.unwrap_err();
     assert_eq!(redis.primary.value("lock:x"), None);
 
     redis.links[0].set(Mode::Blackhole);

@@ -13,7 +13,9 @@ use kilit_core::{Guard, blocking};
 use kilit_testbed::{server::Redis, wait_until};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::support::{Ask, LONG, SOON, client, eventually, granted, hold, line, lock, mutex, wait_for};
+use crate::support::{
+    Ask, LONG, SOON, client, eventually, granted, hold, line, lock, mutex, wait_for, within,
+};
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
@@ -78,12 +80,13 @@ async fn a_runtime_that_stands_still_loses_nothing() {
 fn a_runtime_that_stands_still_holds_up_no_other() {
     let server = Redis::start();
     let stuck = runtime();
-    let client = stuck.block_on(client(server.url()));
+    // However long an answer may take.
+    let client = stuck.block_on(client(format!("{}?timeout=60s", server.url())));
     // Its connection lives where nobody polls it from now on.
     stuck.block_on(async { hold(&client, "x", LONG).await.release().await.unwrap() });
     let other = runtime();
     other.block_on(async {
-        let guard = hold(&client, "x", LONG).await;
+        let guard = within("a connection that answers", hold(&client, "x", LONG)).await;
         let waiting = wait_for(mutex(&client, "x", LONG));
         eventually("it stands in line", async || line(&server, "x") == 1).await;
         guard.release().await.unwrap();

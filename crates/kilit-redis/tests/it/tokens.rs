@@ -10,7 +10,7 @@ use kilit_testbed::{
 
 use crate::support::{Ask, LONG, SOON, client, hold, mutex, token};
 
-const COUNTER: &str = "kilit1:token:{lock:x}";
+const COUNTER: &str = "kilit1:token";
 
 async fn draw(client: &Client) -> u64 {
     let guard = mutex(client, "x", LONG).acquire_within(SOON).await.unwrap();
@@ -124,10 +124,10 @@ async fn names_used_once_leave_a_counter_that_expires_a_day_after_its_value() {
     assert_eq!(bad, [""; 0]);
     // A counter that was drawn from lives as much longer.
     hold(&client, "n0", LONG).await.release().await.unwrap();
-    server.ask::<()>("SET kilit1:token:{lock:n1} 9007199254740993");
+    server.ask::<()>("SET kilit1:token 9007199254740993");
     hold(&client, "n1", LONG).await.release().await.unwrap();
     let bad: Vec<String> = server.query(["EVAL", CHECK, "0"]);
     assert_eq!(bad, [""; 0]);
-    let due: u64 = server.ask("PEXPIRETIME kilit1:token:{lock:n1}");
+    let due: u64 = server.ask("PEXPIRETIME kilit1:token");
     assert_eq!(due, 9_007_199_254_740 + Duration::from_hours(24).as_millis() as u64);
 }
