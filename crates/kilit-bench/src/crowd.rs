@@ -3,9 +3,9 @@
 use std::{
     error::Error,
     fs::File,
-    path::Path,
+    path::{Path, PathBuf},
     process::Stdio,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use kilit::{Client, Clock, Guard, LockName};
@@ -13,79 +13,130 @@ use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
     process::{Child, ChildStdin, ChildStdout, Command},
     task::JoinSet,
+    time::{sleep, timeout},
 };
 
-use crate::worker::{self, Contender, Turn};
+use crate::{
+    bare::{Flock, Token},
+    worker::{Contender, Kind, Round, Turn},
+};
 
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
 /// The lock that all contenders want.
 const NAME: &str = "contest";
 
+/// How long the slowest machine takes until everybody stands in line.
+const ALL_WAIT: Duration = Duration::from_secs(60);
+
 /// What is fought for.
-#[derive(Clone, Copy)]
-pub(crate) enum Lock<'a> {
+pub(crate) enum Lock {
     /// A lock of the engine with this URL.
-    Kilit(&'a str),
+    Kilit(String, Client),
     /// A bare blocking flock on a file in this directory.
-    Bare(&'a Path),
+    Flock(PathBuf),
+    /// An element of a list on the Redis server with this URL.
+    Token(String, Token),
 }
 
-impl Lock<'_> {
-    pub(crate) async fn client(self) -> Result<Option<Client>> {
+impl Lock {
+    pub(crate) async fn kilit(url: &str) -> Result<Self> {
+        Ok(Self::Kilit(url.into(), kilit::open(url).await?))
+    }
+
+    pub(crate) fn flock(directory: &Path) -> Self {
+        Self::Flock(directory.into())
+    }
+
+    pub(crate) async fn token(url: &str) -> Result<Self> {
+        Ok(Self::Token(url.into(), Token::connect(url, NAME).await?))
+    }
+
+    /// What it is called in the report.
+    pub(crate) fn label(&self) -> &str {
+        match self {
+            Self::Kilit(url, _) => url.split(':').next().unwrap_or(url),
+            Self::Flock(_) => "bare blocking flock",
+            Self::Token(..) => "bare BLPOP token",
+        }
+    }
+
+    /// Takes it, so that all who want it wait.
+    pub(crate) async fn close(&self) -> Result<Gate> {
         Ok(match self {
-            Self::Kilit(url) => Some(kilit::open(url).await?),
-            Self::Bare(_) => None,
+            Self::Kilit(_, client) => {
+                let name = NAME.parse::<LockName>()?;
+                let guard = client.mutex(name.clone()).acquire().await?;
+                Gate::Kilit(client.clone(), name, guard)
+            }
+            Self::Flock(directory) => {
+                let file = Flock(directory.join(NAME)).open()?;
+                file.lock()?;
+                Gate::Flock(file)
+            }
+            Self::Token(_, token) => {
+                token.remove().await?;
+                Gate::Token(token.clone())
+            }
         })
+    }
+
+    async fn contender(&self) -> Result<Contender> {
+        Ok(match self {
+            Self::Kilit(_, client) => Contender::Kilit(client.mutex(NAME.parse()?)),
+            Self::Flock(directory) => Contender::Flock(Flock(directory.join(NAME))),
+            Self::Token(url, _) => Contender::Token(Token::connect(url, NAME).await?),
+        })
+    }
+
+    fn worker(&self) -> Result<Command> {
+        let (kind, at) = match self {
+            Self::Kilit(url, _) => (Kind::Kilit, url.clone()),
+            Self::Flock(directory) => (Kind::Flock, directory.display().to_string()),
+            Self::Token(url, _) => (Kind::Token, url.clone()),
+        };
+        let kind = clap::ValueEnum::to_possible_value(&kind).ok_or("no such kind")?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["worker", "--kind", kind.get_name(), "--at", &at, "--name", NAME]);
+        Ok(command)
     }
 }
 
 /// The lock, held by the bench itself until everyone stands in line.
 pub(crate) enum Gate {
     Kilit(Client, LockName, Guard),
-    Bare(File),
+    Flock(File),
+    Token(Token),
 }
 
 impl Gate {
-    pub(crate) async fn close(lock: Lock<'_>, client: Option<&Client>) -> Result<Self> {
-        match (lock, client) {
-            (Lock::Bare(scratch), _) => {
-                let file = worker::open(&scratch.join(NAME))?;
-                file.lock()?;
-                Ok(Self::Bare(file))
+    /// Returns when so many are waiting.
+    pub(crate) async fn awaited_by(&self, waiters: usize) -> Result<()> {
+        let all = async {
+            match self {
+                Self::Kilit(client, name, _) => {
+                    while in_line(client, name).await? < waiters {
+                        sleep(Duration::from_millis(5)).await;
+                    }
+                }
+                // The kernel's line cannot be asked who stands in it.
+                Self::Flock(_) => sleep(Duration::from_millis(100 + 5 * waiters as u64)).await,
+                Self::Token(token) => token.awaited_by(waiters).await?,
             }
-            (_, client) => {
-                let (client, name) = (client.ok_or("no client")?.clone(), NAME.parse::<LockName>()?);
-                let guard = client.mutex(name.clone()).acquire().await?;
-                Ok(Self::Kilit(client, name, guard))
-            }
-        }
+            Ok(())
+        };
+        timeout(ALL_WAIT, all).await.map_err(|_| "the contenders do not come to stand in line")?
     }
 
-    /// Opens when all are waiting; the moment of the release, in nanoseconds since boot.
-    pub(crate) async fn open(self, waiters: usize) -> Result<u64> {
-        let now = || Clock::system().now().as_nanos();
+    /// Gives it back; the moment just before, in nanoseconds since boot.
+    pub(crate) async fn open(self) -> Result<u64> {
+        let released = Clock::system().now().as_nanos();
         match self {
-            Self::Kilit(client, name, guard) => {
-                let begun = Instant::now();
-                while in_line(&client, &name).await? < waiters {
-                    if begun.elapsed() > Duration::from_secs(60) {
-                        return Err("the contenders do not come to stand in line".into());
-                    }
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-                let released = now();
-                guard.release().await?;
-                Ok(released)
-            }
-            Self::Bare(file) => {
-                // The kernel's line cannot be asked who stands in it.
-                tokio::time::sleep(Duration::from_millis(100 + 5 * waiters as u64)).await;
-                let released = now();
-                file.unlock()?;
-                Ok(released)
-            }
+            Self::Kilit(_, _, guard) => guard.release().await?,
+            Self::Flock(file) => file.unlock()?,
+            Self::Token(token) => token.give().await?,
         }
+        Ok(released)
     }
 }
 
@@ -110,25 +161,19 @@ pub(crate) struct Process {
 }
 
 impl Crowd {
-    pub(crate) fn of_tasks(client: &Client, size: usize) -> Result<Self> {
-        let contenders =
-            (0..size).map(|_| Ok(Contender::Kilit(client.mutex(NAME.parse()?)))).collect::<Result<_>>()?;
+    pub(crate) async fn of_tasks(lock: &Lock, size: usize) -> Result<Self> {
+        let mut contenders = vec![];
+        for _ in 0..size {
+            contenders.push(lock.contender().await?);
+        }
         Ok(Self::Tasks(contenders, JoinSet::new()))
     }
 
     /// Starts the processes and waits until each is ready.
-    pub(crate) async fn of_processes(lock: Lock<'_>, size: usize, again: Option<Duration>) -> Result<Self> {
+    pub(crate) async fn of_processes(lock: &Lock, size: usize) -> Result<Self> {
         let mut processes = vec![];
         for _ in 0..size {
-            let mut command = Command::new(std::env::current_exe()?);
-            command.arg("worker");
-            match lock {
-                Lock::Kilit(url) => command.args(["--engine", url, "--lock", NAME]),
-                Lock::Bare(scratch) => command.arg("--lock").arg(scratch.join(NAME)),
-            };
-            if let Some(again) = again {
-                command.arg("--again").arg(format!("{}ms", again.as_millis()));
-            }
+            let mut command = lock.worker()?;
             let mut child =
                 command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
             let stdin = child.stdin.take().ok_or("no pipe")?;
@@ -141,31 +186,18 @@ impl Crowd {
         Ok(Self::Processes(processes))
     }
 
-    pub(crate) fn kind(&self) -> &'static str {
-        match self {
-            Self::Tasks(..) => "tasks",
-            Self::Processes(_) => "processes",
-        }
-    }
-
-    pub(crate) fn size(&self) -> usize {
-        match self {
-            Self::Tasks(contenders, _) => contenders.len(),
-            Self::Processes(processes) => processes.len(),
-        }
-    }
-
-    /// Gives the word: once, or again and again.
-    pub(crate) async fn start(&mut self, again: Option<Duration>) -> Result<()> {
+    /// Gives the word.
+    pub(crate) async fn start(&mut self, round: Round) -> Result<()> {
         match self {
             Self::Tasks(contenders, running) => {
                 for (i, contender) in contenders.iter().cloned().enumerate() {
-                    running.spawn(async move { (i, contender.round(again).await) });
+                    running.spawn(async move { (i, contender.round(round).await) });
                 }
             }
             Self::Processes(processes) => {
+                let word = serde_json::to_string(&round)? + "\n";
                 for process in processes {
-                    process.stdin.write_all(b"go\n").await?;
+                    process.stdin.write_all(word.as_bytes()).await?;
                 }
             }
         }
@@ -174,18 +206,19 @@ impl Crowd {
 
     /// Waits for the end of the round: each contender's turns.
     pub(crate) async fn turns(&mut self) -> Result<Vec<Vec<Turn>>> {
-        let mut all = vec![vec![]; self.size()];
+        let mut all = vec![];
         match self {
-            Self::Tasks(_, running) => {
+            Self::Tasks(contenders, running) => {
+                all.resize(contenders.len(), vec![]);
                 while let Some(done) = running.join_next().await {
                     let (i, turns) = done?;
                     all[i] = turns?;
                 }
             }
             Self::Processes(processes) => {
-                for (turns, process) in all.iter_mut().zip(processes) {
+                for process in processes {
                     let line = process.lines.next_line().await?.ok_or("a contender ended")?;
-                    *turns = serde_json::from_str(&line)?;
+                    all.push(serde_json::from_str(&line)?);
                 }
             }
         }

@@ -51,7 +51,7 @@ impl Peer {
             .map_err(|error| format!("{} does not start: {error}", self.name()))?;
         let stdin = child.stdin.take().ok_or("no pipe")?;
         let lines = BufReader::new(child.stdout.take().ok_or("no pipe")?).lines();
-        let mut program = Program { peer: self, stdin, lines, _child: child };
+        let mut program = Program { peer: self, stdin, lines, child };
         program.answer().await?;
         Ok(program)
     }
@@ -62,13 +62,23 @@ pub(crate) struct Program {
     peer: Peer,
     stdin: ChildStdin,
     lines: Lines<BufReader<ChildStdout>>,
-    _child: Child,
+    child: Child,
 }
 
 impl Program {
     /// How many times a second so many tasks together take a lock each, and give it back.
     pub(crate) async fn uncontended(&mut self, tasks: usize, time: Duration) -> Result<f64, Box<dyn Error>> {
         self.ask(&format!("uncontended {tasks} {}", time.as_millis())).await
+    }
+
+    /// How many milliseconds it takes until so many tasks, which wait for one lock, have had it once.
+    pub(crate) async fn drain(&mut self, waiters: usize) -> Result<f64, Box<dyn Error>> {
+        self.ask(&format!("drain {waiters}")).await
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id().unwrap_or(0)
     }
 
     async fn ask(&mut self, what: &str) -> Result<f64, Box<dyn Error>> {

@@ -1,5 +1,7 @@
 //! Medians and percentiles of few samples.
 
+use std::fmt;
+
 use serde::Serialize;
 
 /// The middle of some samples, and where 80 % of them lie.
@@ -17,6 +19,14 @@ impl Spread {
             median: percentile(samples, 50.0),
             p90: percentile(samples, 90.0),
         }
+    }
+}
+
+/// `median (p10–p90)`, with the precision that was asked for.
+impl fmt::Display for Spread {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = out.precision().unwrap_or(2);
+        write!(out, "{:.digits$} ({:.digits$}–{:.digits$})", self.median, self.p10, self.p90)
     }
 }
 

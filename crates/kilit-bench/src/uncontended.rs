@@ -11,12 +11,14 @@ use std::{
 };
 
 use kilit::{Client, LockName, Mutex};
+use kilit_testbed::server::{Redis, Server};
 use tokio::task::JoinSet;
 
 use crate::{
     bare::{CANCEL, Flock, ScriptLock, Scripts, TAKE, TAKE_WITHOUT_TOKEN},
+    cpu,
     peer::{Peer, Program},
-    report::{Ratio, Report},
+    report::{Cost, Ratio, Report},
     stats::Spread,
 };
 
@@ -29,6 +31,17 @@ const TASKS: [usize; 2] = [1, 64];
 pub(crate) struct Bout {
     arms: Vec<(String, Arm)>,
     beside: Vec<Beside>,
+    /// The process of the server, where there is one.
+    server: Option<u32>,
+}
+
+/// What one arm did in each round.
+#[derive(Default)]
+struct Rounds {
+    per_second: Vec<f64>,
+    /// CPU time of one turn, in microseconds.
+    client_us: Vec<f64>,
+    server_us: Vec<f64>,
 }
 
 /// Which arm stands beside which, and what their ratio is to reach at 1 task and at 64.
@@ -52,11 +65,13 @@ impl Bout {
                 ("bare open + flock + unlock + close".into(), Arm::Flock(scratch.into())),
             ],
             beside: vec![Beside(0, 1, [goal; 2])],
+            server: None,
         })
     }
 
     /// The Redis engine beside a client that only sends the scripts, and beside what else there is.
-    pub(crate) async fn with_redis(url: &str) -> Result<Self> {
+    pub(crate) async fn with_redis(server: &Server<Redis>) -> Result<Self> {
+        let url = &server.url();
         let bare = Scripts::connect(url, TAKE, CANCEL).await?;
         let without_token = Scripts::connect(url, TAKE_WITHOUT_TOKEN, CANCEL).await?;
         let mut arms = vec![
@@ -70,52 +85,74 @@ impl Bout {
             beside.push(Beside(0, arms.len(), [None, goal]));
             arms.push((peer.name().into(), Arm::Program(peer.start(url).await?)));
         }
-        Ok(Self { arms, beside })
+        Ok(Self { arms, beside, server: Some(server.pid()) })
     }
 
     /// The rows.
     pub(crate) async fn run(mut self, report: &mut Report, rounds: usize, time: Duration) -> Result<()> {
         for (i, tasks) in TASKS.into_iter().enumerate() {
-            let rates = self.rates(tasks, rounds, time).await?;
+            let all = self.rounds(tasks, rounds, time).await?;
             for Beside(ours, peer, goals) in &self.beside {
-                let ratios: Vec<_> =
-                    rates[*ours].iter().zip(&rates[*peer]).map(|(our, its)| our / its).collect();
+                let (per_second, its) = (&all[*ours].per_second, &all[*peer].per_second);
+                let ratios: Vec<_> = per_second.iter().zip(its).map(|(our, its)| our / its).collect();
                 report.add_ratio(Ratio {
                     what: self.arms[*ours].0.clone(),
                     peer: self.arms[*peer].0.clone(),
                     tasks,
-                    per_second: Spread::of(&rates[*ours]),
-                    peer_per_second: Spread::of(&rates[*peer]),
+                    per_second: Spread::of(per_second),
+                    peer_per_second: Spread::of(its),
                     ratio: Spread::of(&ratios),
                     goal: goals[i],
+                });
+            }
+            for ((what, _), rounds) in self.arms.iter().zip(&all) {
+                report.add_cost(Cost {
+                    what: what.clone(),
+                    tasks,
+                    client_us: Spread::of(&rounds.client_us),
+                    server_us: self.server.map(|_| Spread::of(&rounds.server_us)),
                 });
             }
         }
         Ok(())
     }
 
-    /// How many turns a second each arm made in each round.
-    async fn rates(&mut self, tasks: usize, rounds: usize, time: Duration) -> Result<Vec<Vec<f64>>> {
-        let mut rates = vec![vec![]; self.arms.len()];
+    async fn rounds(&mut self, tasks: usize, rounds: usize, time: Duration) -> Result<Vec<Rounds>> {
+        let mut all: Vec<_> = self.arms.iter().map(|_| Rounds::default()).collect();
         for round in 0..=rounds {
-            let mut order: Vec<_> = rates.iter_mut().zip(&mut self.arms).collect();
+            let mut order: Vec<_> = all.iter_mut().zip(&mut self.arms).collect();
             // Whoever comes later finds the machine as the others have left it, so the order turns round.
             if round % 2 == 1 {
                 order.reverse();
             }
-            for (rates, (_, arm)) in order {
-                let rate = arm.per_second(tasks, time).await?;
+            for (rounds, (_, arm)) in order {
+                let (client, server) = (arm.pid(), self.server.unwrap_or_default());
+                let before = (cpu::used_by(client), cpu::used_by(server));
+                let begun = Instant::now();
+                let per_second = arm.per_second(tasks, time).await?;
+                let turns = per_second * begun.elapsed().as_secs_f64();
+                let of_a_turn = |used: Duration| used.as_secs_f64() * 1e6 / turns;
                 // The first round warms up.
                 if round > 0 {
-                    rates.push(rate);
+                    rounds.per_second.push(per_second);
+                    rounds.client_us.push(of_a_turn(cpu::used_by(client) - before.0));
+                    rounds.server_us.push(of_a_turn(cpu::used_by(server) - before.1));
                 }
             }
         }
-        Ok(rates)
+        Ok(all)
     }
 }
 
 impl Arm {
+    /// The process of the client.
+    fn pid(&self) -> u32 {
+        match self {
+            Self::Program(program) => program.pid(),
+            _ => std::process::id(),
+        }
+    }
+
     async fn per_second(&mut self, tasks: usize, time: Duration) -> Result<f64> {
         let names = (0..tasks).map(|i| format!("bench-{i}"));
         let cycles: Vec<Cycle> = match self {

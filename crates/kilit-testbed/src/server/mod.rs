@@ -64,6 +64,11 @@ impl<S: Spec> Server<S> {
         self.dir.path()
     }
 
+    /// The number of its process.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
     /// Its process, to be looked at.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
