@@ -52,7 +52,7 @@ fn denied(place: &Place, rights: &[&str]) -> Vec<String> {
         log.into_iter().map(|mut entry| entry.remove("object").unwrap()).collect()
     };
     // A counter that is ahead of the clock, and a lock of another client.
-    server.command(["SET", "kilit1:token:{lock:ahead}", "9000000000000000"]);
+    server.command(["SET", "kilit1:token", "9000000000000000"]);
     server.command(["SET", "lock:foreign", "another"]);
     run(&["run", "--wait", "0", "ahead", "--", "true"]);
     run(&["run", "--wait", "0", "foreign", "--", "true"]);
