@@ -4,7 +4,10 @@
 //! While few calls are under way a step leaves at once and alone. From then on steps gather, and leave together as soon
 //! as a call is answered: the more is asked, the more is shared.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use redis::{Cmd, Value};
 use tokio::{runtime::Handle, sync::oneshot};
@@ -20,6 +23,9 @@ const CALLS: usize = 4;
 
 /// How many steps one call has at most: it must not hold up the server for long.
 const STEPS: usize = 64;
+
+/// How long steps gather while no call leaves. A call ends when its caller is polled, which may be never.
+const STUCK: Duration = Duration::from_millis(5);
 
 type Answer = Result<Value, Failure>;
 type Gathered = (Vec<Cmd>, Vec<oneshot::Sender<Answer>>);
@@ -37,6 +43,10 @@ pub(crate) struct Combiner {
 struct State {
     under_way: usize,
     gathered: Vec<(Cmd, oneshot::Sender<Answer>)>,
+    /// How often gathered steps have left.
+    left: u64,
+    /// Whether somebody sees to it that they do.
+    watched: bool,
 }
 
 /// What becomes of one step.
@@ -58,7 +68,7 @@ impl Combiner {
 
     /// One step, on its own or with others, and its answer. A step whose caller gives up may be taken all the same.
     pub(crate) async fn step(self: &Arc<Self>, connection: &Connection, step: Cmd) -> Answer {
-        match self.enter(step) {
+        match self.enter(connection, step) {
             Leaves::Alone(step) => {
                 let _turn = Turn { combiner: self, connection };
                 self.call(connection, &[step]).await.pop().unwrap_or_else(ended)
@@ -67,7 +77,7 @@ impl Combiner {
         }
     }
 
-    fn enter(&self, step: Cmd) -> Leaves {
+    fn enter(self: &Arc<Self>, connection: &Connection, step: Cmd) -> Leaves {
         let mut state = self.state();
         if state.under_way < CALLS {
             state.under_way += 1;
@@ -75,6 +85,9 @@ impl Combiner {
         }
         let (sender, receiver) = oneshot::channel();
         state.gathered.push((step, sender));
+        if !std::mem::replace(&mut state.watched, true) {
+            self.runtime.spawn(self.clone().watch(connection.clone()));
+        }
         Leaves::WithOthers(receiver)
     }
 
@@ -85,8 +98,30 @@ impl Combiner {
             state.under_way -= 1;
             return None;
         }
-        let count = state.gathered.len().min(STEPS);
-        Some(state.gathered.drain(..count).unzip())
+        Some(state.leave())
+    }
+
+    /// Sends what has gathered and does not leave, until nothing gathers.
+    async fn watch(self: Arc<Self>, connection: Connection) {
+        let mut before = None;
+        loop {
+            tokio::time::sleep(STUCK).await;
+            let stuck = {
+                let mut state = self.state();
+                if state.gathered.is_empty() {
+                    state.watched = false;
+                    return;
+                }
+                let stuck = before.replace(state.left) == Some(state.left);
+                stuck.then(|| {
+                    state.under_way += 1;
+                    state.leave()
+                })
+            };
+            if stuck.is_some() {
+                self.clone().send_gathered(connection.clone(), stuck).await;
+            }
+        }
     }
 
     /// Sends what has gathered, until nothing has.
@@ -127,6 +162,14 @@ impl Combiner {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn leave(&mut self) -> Gathered {
+        self.left += 1;
+        let count = self.gathered.len().min(STEPS);
+        self.gathered.drain(..count).unzip()
     }
 }
 

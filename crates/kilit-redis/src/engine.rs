@@ -86,7 +86,7 @@ fn open(url: EngineUrl) -> BoxFuture<'static, Result<Arc<dyn Engine>>> {
 
 impl RedisLease {
     pub(crate) fn keys(&self, name: &LockName) -> Result<Keys> {
-        Keys::new(&self.shared.config.prefix, name)
+        Keys::new(&self.shared.config.prefix, name, self.topology.is_cluster())
     }
 
     fn pending(&self) -> &Pending {

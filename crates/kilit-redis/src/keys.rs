@@ -19,7 +19,7 @@ const SIDE: &[u8] = b"kilit1:";
 pub(crate) enum Key {
     /// The one that everybody shares.
     Lock,
-    /// The last token drawn.
+    /// The last token drawn: one counter for all locks, or in a cluster for those of a slot.
     Counter,
     /// Who waits, in order.
     Line,
@@ -35,11 +35,13 @@ pub(crate) struct Keys {
     lock: Vec<u8>,
     /// What ends every key beside it, and puts it into the lock's slot.
     tail: Vec<u8>,
+    /// What ends the counter's.
+    counter: String,
 }
 
 impl Keys {
     /// `prefix` and the bytes of the name are the lock's own key.
-    pub(crate) fn new(prefix: &[u8], name: &LockName) -> Result<Self> {
+    pub(crate) fn new(prefix: &[u8], name: &LockName, cluster: bool) -> Result<Self> {
         let lock = [prefix, name.as_bytes()].concat();
         if is_reserved(&lock) {
             let text = "names that make a key of `kilit`, digits and `:` are kept for kilit's own; use another \
@@ -51,7 +53,8 @@ impl Keys {
             // Another tag of the same slot: the braces of a name can be anywhere.
             true => [b"{", tag_of(slot(&lock)).to_string().as_bytes(), b"}", &lock[..]].concat(),
         };
-        Ok(Self { lock, tail })
+        let counter = if cluster { format!(":{{{}}}", tag_of(slot(&lock))) } else { String::new() };
+        Ok(Self { lock, tail, counter })
     }
 
     /// The key that everybody shares.
@@ -72,7 +75,9 @@ impl Keys {
     fn parts(&self, key: Key, mut part: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let (what, owner) = match key {
             Key::Lock => return part(&self.lock),
-            Key::Counter => ("token:", None),
+            Key::Counter => {
+                return [SIDE, b"token", self.counter.as_bytes()].into_iter().try_for_each(part);
+            }
             Key::Line => ("line:", None),
             Key::Places => ("places:", None),
             Key::Bar(owner) => ("bar:", Some(owner)),
@@ -149,10 +154,10 @@ mod tests {
 
     use super::*;
 
-    fn keys(name: &[u8]) -> Vec<Vec<u8>> {
-        let keys = Keys::new(b"lock:", &LockName::new(name).unwrap()).unwrap();
+    fn keys(name: &[u8], cluster: bool) -> Vec<Vec<u8>> {
+        let keys = Keys::new(b"lock:", &LockName::new(name).unwrap(), cluster).unwrap();
         let owner = "0123456789abcdef0123456789abcdef".parse().unwrap();
-        let all = [Key::Lock, Key::Counter, Key::Line, Key::Places, Key::Bar(owner)];
+        let all = [Key::Counter, Key::Lock, Key::Line, Key::Places, Key::Bar(owner)];
         let whole = |key| {
             let mut whole = Vec::new();
             keys.parts(key, |part| whole.write_all(part)).unwrap();
@@ -163,8 +168,10 @@ mod tests {
 
     #[test]
     fn the_lock_has_the_key_that_others_use() {
-        assert_eq!(keys(b"product:42")[0], b"lock:product:42");
-        assert_eq!(keys(b"product:42")[1], b"kilit1:token:{lock:product:42}");
+        let [counter, lock, line, ..] = &keys(b"product:42", false)[..] else { panic!("there are five") };
+        assert_eq!(lock, b"lock:product:42");
+        assert_eq!(line, b"kilit1:line:{lock:product:42}");
+        assert_eq!(counter, b"kilit1:token");
     }
 
     #[test]
@@ -178,11 +185,11 @@ mod tests {
     #[test]
     fn kilits_own_keys_cannot_be_reached_by_a_name() {
         for name in ["kilit1:token:{x}", "kilit22:x"] {
-            assert!(Keys::new(b"", &name.parse().unwrap()).is_err());
-            assert!(Keys::new(b"lock:", &name.parse().unwrap()).is_ok());
+            assert!(Keys::new(b"", &name.parse().unwrap(), false).is_err());
+            assert!(Keys::new(b"lock:", &name.parse().unwrap(), false).is_ok());
         }
-        assert!(Keys::new(b"", &"kilit".parse().unwrap()).is_ok());
-        assert!(Keys::new(b"kilit", &"1:x".parse().unwrap()).is_err());
+        assert!(Keys::new(b"", &"kilit".parse().unwrap(), false).is_ok());
+        assert!(Keys::new(b"kilit", &"1:x".parse().unwrap(), false).is_err());
     }
 
     proptest! {
@@ -192,11 +199,11 @@ mod tests {
         ) {
             let mut seen = HashSet::new();
             for name in names {
-                let keys = keys(name.as_bytes());
+                let keys = keys(name.as_bytes(), true);
                 prop_assert_eq!(name_of_line(&keys[2], b"lock:"), Some(name.parse().unwrap()));
-                for key in keys {
+                for (place, key) in keys.into_iter().enumerate() {
                     prop_assert_eq!(slot(&key), slot(format!("lock:{name}").as_bytes()));
-                    prop_assert!(seen.insert(key));
+                    prop_assert!(seen.insert(key) || place == 0, "two locks of a slot share its counter alone");
                 }
             }
         }

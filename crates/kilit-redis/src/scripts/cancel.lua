@@ -3,9 +3,9 @@
 -- KEYS for each: lock, line, places, bar
 -- ARGV for each: owner, for how long to bar it in ms, whether a claim of it may be on its way although it holds
 -- Returns for each 1 when it held the lock
-local function cancel(keys, args)
-    local lock, line, places, bar = unpack(keys)
-    local owner, bar_ms, uncertain = unpack(args)
+local function cancel(k, a)
+    local lock, line, places, bar = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]
+    local owner, bar_ms, uncertain = ARGV[a + 1], ARGV[a + 2], ARGV[a + 3]
 
     local value = redis.pcall('GET', lock)
     local held = 0

@@ -1,13 +1,31 @@
 -- Takes locks for their owners, or gives them a place in line.
 --
--- KEYS for each: lock, token counter, line, places, bar
+-- KEYS for each: lock, the token counter, which is the same for all, line, places, bar
 -- ARGV for each: owner, TTL in ms, how long a place lasts without a look in ms, the owner's inbox, note
 -- Returns for each {1, token}, {0, how many are in front, ms until the lock ends by itself or -1}, or {2} when barred.
 local now_ms, now = server_time()
 
-local function take(keys, args)
-    local lock, counter, line, places, bar = unpack(keys)
-    local owner, ttl, place_ms, inbox, note = unpack(args)
+-- The token of all that is granted in this call: whichever is later, the last one and one, or now. Numbers here are
+-- doubles, so tokens are compared as text.
+local drawn
+local function draw()
+    if drawn then return drawn end
+    local counter = KEYS[2]
+    local last = redis.call('GET', counter)
+    if last and (#last > #now or (#last == #now and last >= now)) then
+        redis.call('INCR', counter)
+        drawn = redis.call('GET', counter)
+        redis.call('PEXPIREAT', counter, string.format('%.0f', tonumber(string.sub(drawn, 1, -4)) + 86400000))
+    else
+        redis.call('SET', counter, now, 'PXAT', string.format('%.0f', now_ms + 86400000))
+        drawn = now
+    end
+    return drawn
+end
+
+local function take(k, a)
+    local lock, line, places, bar = KEYS[k + 1], KEYS[k + 3], KEYS[k + 4], KEYS[k + 5]
+    local owner, ttl, place_ms, inbox, note = ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5]
     local mine = 'kilit1 ' .. owner .. ' '
 
     local value = redis.call('GET', lock)
@@ -32,16 +50,7 @@ local function take(keys, args)
         return {0, ahead, -1}
     end
 
-    -- Whichever is later: the last token and one, or now. Numbers here are doubles, so tokens are compared as text.
-    local token = now
-    local last = redis.call('GET', counter)
-    if last and (#last > #now or (#last == #now and last >= now)) then
-        redis.call('INCR', counter)
-        token = redis.call('GET', counter)
-        redis.call('PEXPIREAT', counter, string.format('%.0f', tonumber(string.sub(token, 1, -4)) + 86400000))
-    else
-        redis.call('SET', counter, now, 'PXAT', string.format('%.0f', now_ms + 86400000))
-    end
+    local token = draw()
     redis.call('SET', lock, mine .. token .. ' ' .. now .. ' ' .. ttl .. ' ' .. note, 'NX', 'PX', ttl)
 
     if first then

@@ -92,14 +92,14 @@ async fn a_clock_that_jumps() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_used_once_leave_a_counter_that_expires_a_day_after_its_value() {
+async fn names_used_once_leave_one_counter_that_expires_a_day_after_its_value() {
     const NAMES: u64 = 5000;
     const CHECK: &str = "
         local bad = {}
         for _, key in ipairs(redis.call('KEYS', '*')) do
             local value = redis.call('GET', key)
             local due = tonumber(string.sub(value, 1, -4)) + 86400000
-            if string.sub(key, 1, 20) ~= 'kilit1:token:{lock:n' or redis.call('PEXPIRETIME', key) ~= due then
+            if key ~= 'kilit1:token' or redis.call('PEXPIRETIME', key) ~= due then
                 bad[#bad + 1] = key
             end
         end
@@ -119,7 +119,7 @@ async fn names_used_once_leave_a_counter_that_expires_a_day_after_its_value() {
     for task in tasks {
         task.await.unwrap();
     }
-    assert_eq!(server.ask::<u64>("DBSIZE"), NAMES);
+    assert_eq!(server.ask::<u64>("DBSIZE"), 1);
     let bad: Vec<String> = server.query(["EVAL", CHECK, "0"]);
     assert_eq!(bad, [""; 0]);
     // A counter that was drawn from lives as much longer.
