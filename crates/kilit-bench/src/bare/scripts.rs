@@ -38,8 +38,8 @@ impl Scripts {
     /// The lock of this name, under the keys that kilit would use.
     pub(crate) fn lock(&self, name: &str) -> ScriptLock {
         let lock = format!("lock:{name}");
-        let [counter, line, places] =
-            ["token", "line", "places"].map(|what| format!("kilit1:{what}:{{{lock}}}"));
+        let [line, places] = ["line", "places"].map(|what| format!("kilit1:{what}:{{{lock}}}"));
+        let counter = "kilit1:token".to_owned();
         let bar = format!("kilit1:bar:{{{lock}}}:{OWNER}");
         ScriptLock { scripts: self.clone(), lock, counter, line, places, bar }
     }
