@@ -1,6 +1,7 @@
 //! The Redis engine on real servers.
 
 mod cluster;
+mod combined;
 mod contest;
 mod crowd;
 mod fake;
