@@ -14,6 +14,7 @@ mod doctor;
 mod engine;
 mod evict;
 mod failure;
+mod flight;
 mod inspect;
 mod keys;
 mod node;

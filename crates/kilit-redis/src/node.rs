@@ -16,6 +16,7 @@ use crate::{
     config::{Address, Config, Login},
     connection::{Connection, Role},
     failure::unreachable,
+    flight::Flight,
     pending::Pending,
 };
 
@@ -41,15 +42,15 @@ pub(crate) struct Node {
     login: Login,
     role: Role,
     shared: Arc<Shared>,
-    keeper: Link,
-    caller: Link,
+    keeper: Arc<Link>,
+    caller: Arc<Link>,
 }
 
 #[derive(Debug)]
 struct Link {
     inbox: String,
     state: Mutex<State>,
-    connecting: tokio::sync::Mutex<()>,
+    connecting: Flight<Option<Connection>>,
 }
 
 #[derive(Debug, Default)]
@@ -83,56 +84,73 @@ impl Node {
     }
 
     /// `None` where that runtime stands still.
-    async fn connection_on(&self, link: &Link, runtime: Handle) -> Result<Option<Connection>> {
+    async fn connection_on(&self, link: &Arc<Link>, runtime: Handle) -> Result<Option<Connection>> {
         if let Some(connection) = link.standing() {
             return Ok(Some(connection));
         }
-        let _one_at_a_time = link.connecting.lock().await;
-        if let Some(connection) = link.standing() {
-            return Ok(Some(connection));
-        }
-        let connection = self.connect(link, &runtime).await?;
-        let mut state = link.state();
-        state.stands_still = connection.is_none().then(|| runtime.id());
-        if connection.is_some() {
-            (state.connection, state.runtime) = (connection.clone(), Some(runtime.id()));
-        }
-        Ok(connection)
-    }
-
-    async fn connect(&self, link: &Link, runtime: &Handle) -> Result<Option<Connection>> {
-        let Shared { config, pending, clock } = &*self.shared;
-        let open = Connection::open(
-            self.address.clone(),
-            self.login.clone(),
-            config.clone(),
-            pending.clone(),
-            link.inbox.clone(),
-            self.role,
-            Handle::current(),
-        );
-        let (starts, started) = oneshot::channel();
-        let opening = AbortOnDropHandle::new(runtime.spawn(async {
-            let _ = starts.send(());
-            open.await
-        }));
-        if clock.timeout_at(clock.now() + STARTS_WITHIN, started).await.is_none() {
-            return Ok(None);
-        }
-        let within = config.network.connect_timeout;
-        match clock.timeout_at(clock.now() + within, opening).await {
-            Some(Ok(opened)) => opened.map(Some),
-            // It has ended.
-            Some(Err(_)) => Ok(None),
-            None => Err(unreachable(&self.address.to_string(), format!("no answer within {within:?}"))),
-        }
+        let connect = || {
+            connect(
+                self.address.clone(),
+                self.login.clone(),
+                self.role,
+                self.shared.clone(),
+                link.clone(),
+                runtime,
+            )
+        };
+        link.connecting.join(connect).await
     }
 }
 
+/// A new connection, which is the link's from then on.
+async fn connect(
+    address: Address,
+    login: Login,
+    role: Role,
+    shared: Arc<Shared>,
+    link: Arc<Link>,
+    runtime: Handle,
+) -> Result<Option<Connection>> {
+    if let Some(connection) = link.standing() {
+        return Ok(Some(connection));
+    }
+    let Shared { config, pending, clock } = &*shared;
+    let open = Connection::open(
+        address.clone(),
+        login,
+        config.clone(),
+        pending.clone(),
+        link.inbox.clone(),
+        role,
+        Handle::current(),
+    );
+    let (starts, started) = oneshot::channel();
+    let opening = AbortOnDropHandle::new(runtime.spawn(async {
+        let _ = starts.send(());
+        open.await
+    }));
+    let within = config.network.connect_timeout;
+    let connection = match clock.timeout_at(clock.now() + STARTS_WITHIN, started).await {
+        None => None,
+        Some(_) => match clock.timeout_at(clock.now() + within, opening).await {
+            Some(Ok(opened)) => Some(opened?),
+            // It has ended.
+            Some(Err(_)) => None,
+            None => return Err(unreachable(&address.to_string(), format!("no answer within {within:?}"))),
+        },
+    };
+    let mut state = link.state();
+    state.stands_still = connection.is_none().then(|| runtime.id());
+    if connection.is_some() {
+        (state.connection, state.runtime) = (connection.clone(), Some(runtime.id()));
+    }
+    Ok(connection)
+}
+
 impl Link {
-    fn new() -> Self {
+    fn new() -> Arc<Self> {
         let inbox = format!("kilit1:inbox:{:016x}", fastrand::u64(..));
-        Self { inbox, state: Mutex::default(), connecting: tokio::sync::Mutex::new(()) }
+        Arc::new(Self { inbox, state: Mutex::default(), connecting: Flight::default() })
     }
 
     fn standing(&self) -> Option<Connection> {

@@ -1,12 +1,12 @@
 //! What is asked for at once shares calls, and nothing else.
 
-use std::{future::poll_fn, pin::Pin, task::Poll};
+use std::{future::poll_fn, pin::Pin, task::Poll, thread};
 
 use kilit_core::{ErrorKind, Mutex, Result};
 use kilit_testbed::server::Redis;
-use tokio::task::JoinHandle;
+use tokio::{runtime::Builder, task::JoinHandle};
 
-use crate::support::{Ask, LONG, SOON, client, hold, mutex, within};
+use crate::support::{Ask, LONG, SOON, client, mutex, within};
 
 /// Has the lock once and again in a task of its own.
 fn use_often(mutex: Mutex, rounds: usize) -> JoinHandle<Result<()>> {
@@ -66,26 +66,32 @@ async fn scripts_that_vanish_and_connections_that_break_cost_nobody_a_turn() {
 #[tokio::test]
 async fn futures_that_nobody_polls_hold_up_nobody() {
     let server = Redis::start();
-    let client = client(server.url()).await;
-    hold(&client, "warm", LONG).await.release().await.unwrap();
+    let url = server.url();
+    // Its connection ends with the runtime.
+    let opened = thread::spawn(move || {
+        Builder::new_current_thread().enable_all().build().unwrap().block_on(client(url))
+    });
+    let client = opened.join().unwrap();
     let mutexes: Vec<_> = (0..16).map(|idle| mutex(&client, &format!("idle{idle}"), LONG)).collect();
-    let mut idle: Vec<_> = mutexes.iter().map(|mutex| Box::pin(mutex.acquire())).collect();
-    for future in &mut idle {
-        assert!(waits(future).await);
-    }
-    let guard = within("another's turn", hold(&client, "x", LONG)).await;
-    let mut guards = Vec::new();
-    for future in idle {
-        guards.push(within("an idle one's turn", future).await.unwrap());
-    }
-    // And so with those that let go.
-    let mut idle: Vec<_> = guards.into_iter().map(|guard| Box::pin(guard.release())).collect();
-    for future in &mut idle {
-        assert!(waits(future).await);
-    }
-    within("another's release", guard.release()).await.unwrap();
-    for future in idle {
-        within("an idle one's release", future).await.unwrap();
+    for _connected in [false, true] {
+        let mut idle: Vec<_> = mutexes.iter().map(|mutex| Box::pin(mutex.acquire())).collect();
+        for future in &mut idle {
+            assert!(waits(future).await);
+        }
+        let guard = within("another's turn", mutex(&client, "x", LONG).acquire()).await.unwrap();
+        let mut guards = Vec::new();
+        for future in idle {
+            guards.push(within("an idle one's turn", future).await.unwrap());
+        }
+        // And so with those that let go.
+        let mut idle: Vec<_> = guards.into_iter().map(|guard| Box::pin(guard.release())).collect();
+        for future in &mut idle {
+            assert!(waits(future).await);
+        }
+        within("another's release", guard.release()).await.unwrap();
+        for future in idle {
+            within("an idle one's release", future).await.unwrap();
+        }
     }
     assert_eq!(server.ask::<Vec<String>>("KEYS lock:*"), [""; 0]);
 }
