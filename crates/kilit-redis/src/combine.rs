@@ -4,10 +4,7 @@
 //! While few calls are under way a step leaves at once and alone. From then on steps gather, and leave together as soon
 //! as a call is answered: the more is asked, the more is shared.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redis::{Cmd, Value};
 use tokio::{runtime::Handle, sync::oneshot};
@@ -24,9 +21,6 @@ const CALLS: usize = 4;
 /// How many steps one call has at most: it must not hold up the server for long.
 const STEPS: usize = 64;
 
-/// How long steps gather while no call leaves. A call ends when its caller is polled, which may be never.
-const STUCK: Duration = Duration::from_millis(5);
-
 type Answer = Result<Value, Failure>;
 type Gathered = (Vec<Cmd>, Vec<oneshot::Sender<Answer>>);
 
@@ -35,7 +29,7 @@ type Gathered = (Vec<Cmd>, Vec<oneshot::Sender<Answer>>);
 pub(crate) struct Combiner {
     script: &'static Script,
     state: Mutex<State>,
-    /// Where calls are sent that are nobody's alone.
+    /// Where calls are sent.
     runtime: Handle,
 }
 
@@ -43,16 +37,6 @@ pub(crate) struct Combiner {
 struct State {
     under_way: usize,
     gathered: Vec<(Cmd, oneshot::Sender<Answer>)>,
-    /// How often gathered steps have left.
-    left: u64,
-    /// Whether somebody sees to it that they do.
-    watched: bool,
-}
-
-/// What becomes of one step.
-enum Leaves {
-    Alone(Cmd),
-    WithOthers(oneshot::Receiver<Answer>),
 }
 
 impl Combiner {
@@ -66,73 +50,44 @@ impl Combiner {
         self.script
     }
 
-    /// One step, on its own or with others, and its answer. A step whose caller gives up may be taken all the same.
+    /// One step, and its answer. A step whose caller gives up may be taken all the same.
     pub(crate) async fn step(self: &Arc<Self>, connection: &Connection, step: Cmd) -> Answer {
-        match self.enter(connection, step) {
-            Leaves::Alone(step) => {
-                let _turn = Turn { combiner: self, connection };
-                self.call(connection, &[step]).await.pop().unwrap_or_else(ended)
-            }
-            Leaves::WithOthers(answer) => answer.await.unwrap_or_else(|_| ended()),
+        let (sender, answer) = oneshot::channel();
+        if self.gather(step, sender) {
+            // Not by the caller, who may be polled never again.
+            self.runtime.spawn(self.clone().send_gathered(connection.clone()));
         }
+        answer.await.unwrap_or_else(|_| Err(Failure::Silence("the connection ended".into())))
     }
 
-    fn enter(self: &Arc<Self>, connection: &Connection, step: Cmd) -> Leaves {
+    /// Whether there is room for one more call.
+    fn gather(&self, step: Cmd, sender: oneshot::Sender<Answer>) -> bool {
         let mut state = self.state();
-        if state.under_way < CALLS {
-            state.under_way += 1;
-            return Leaves::Alone(step);
-        }
-        let (sender, receiver) = oneshot::channel();
         state.gathered.push((step, sender));
-        if !std::mem::replace(&mut state.watched, true) {
-            self.runtime.spawn(self.clone().watch(connection.clone()));
-        }
-        Leaves::WithOthers(receiver)
+        let room = state.under_way < CALLS;
+        state.under_way += usize::from(room);
+        room
     }
 
-    /// What has gathered, or the end of a turn.
+    /// Sends what has gathered, until nothing has.
+    async fn send_gathered(self: Arc<Self>, connection: Connection) {
+        while let Some((steps, senders)) = self.next() {
+            for (sender, answer) in senders.into_iter().zip(self.call(&connection, &steps).await) {
+                // Who has given up by now has said so.
+                let _ = sender.send(answer);
+            }
+        }
+    }
+
+    /// What has gathered; without any, one call fewer is under way.
     fn next(&self) -> Option<Gathered> {
         let mut state = self.state();
         if state.gathered.is_empty() {
             state.under_way -= 1;
             return None;
         }
-        Some(state.leave())
-    }
-
-    /// Sends what has gathered and does not leave, until nothing gathers.
-    async fn watch(self: Arc<Self>, connection: Connection) {
-        let mut before = None;
-        loop {
-            tokio::time::sleep(STUCK).await;
-            let stuck = {
-                let mut state = self.state();
-                if state.gathered.is_empty() {
-                    state.watched = false;
-                    return;
-                }
-                let stuck = before.replace(state.left) == Some(state.left);
-                stuck.then(|| {
-                    state.under_way += 1;
-                    state.leave()
-                })
-            };
-            if stuck.is_some() {
-                self.clone().send_gathered(connection.clone(), stuck).await;
-            }
-        }
-    }
-
-    /// Sends what has gathered, until nothing has.
-    async fn send_gathered(self: Arc<Self>, connection: Connection, mut next: Option<Gathered>) {
-        while let Some((steps, senders)) = next {
-            for (sender, answer) in senders.into_iter().zip(self.call(&connection, &steps).await) {
-                // Who has given up by now has said so.
-                let _ = sender.send(answer);
-            }
-            next = self.next();
-        }
+        let count = state.gathered.len().min(STEPS);
+        Some(state.gathered.drain(..count).unzip())
     }
 
     /// One call of the script, and the answer to each step.
@@ -163,31 +118,4 @@ impl Combiner {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-impl State {
-    fn leave(&mut self) -> Gathered {
-        self.left += 1;
-        let count = self.gathered.len().min(STEPS);
-        self.gathered.drain(..count).unzip()
-    }
-}
-
-/// A call that is under way. When it is over, whatever has gathered leaves.
-struct Turn<'a> {
-    combiner: &'a Arc<Combiner>,
-    connection: &'a Connection,
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        if let Some(next) = self.combiner.next() {
-            let sending = self.combiner.clone().send_gathered(self.connection.clone(), Some(next));
-            self.combiner.runtime.spawn(sending);
-        }
-    }
-}
-
-fn ended() -> Answer {
-    Err(Failure::Silence("the connection ended".into()))
 }
