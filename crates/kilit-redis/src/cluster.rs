@@ -18,6 +18,7 @@ use crate::{
     config::Address,
     connection::Role,
     failure::{Failure, nonsense, unreachable},
+    flight::Flight,
     keys::SLOTS,
     node::{Node, Shared},
 };
@@ -30,7 +31,7 @@ pub(crate) struct Cluster {
     map: Mutex<Map>,
     /// The map may be out of date.
     doubtful: AtomicBool,
-    learning: tokio::sync::Mutex<()>,
+    learning: Flight<()>,
 }
 
 #[derive(Debug, Default)]
@@ -42,13 +43,13 @@ struct Map {
 }
 
 impl Cluster {
-    pub(crate) fn new(seeds: Vec<Address>, shared: Arc<Shared>) -> Self {
-        let learning = tokio::sync::Mutex::new(());
-        Self { seeds, shared, map: Mutex::default(), doubtful: AtomicBool::new(true), learning }
+    pub(crate) fn new(seeds: Vec<Address>, shared: Arc<Shared>) -> Arc<Self> {
+        let (map, doubtful, learning) = (Mutex::default(), AtomicBool::new(true), Flight::default());
+        Arc::new(Self { seeds, shared, map, doubtful, learning })
     }
 
     /// The master of a slot.
-    pub(crate) async fn master(&self, slot: u16) -> Result<Arc<Node>> {
+    pub(crate) async fn master(self: &Arc<Self>, slot: u16) -> Result<Arc<Node>> {
         self.refresh().await?;
         let map = self.map();
         let range = map.ranges.iter().find(|(first, last, _)| (*first..=*last).contains(&slot));
@@ -60,7 +61,7 @@ impl Cluster {
     }
 
     /// All masters that have slots.
-    pub(crate) async fn masters(&self) -> Result<Vec<Arc<Node>>> {
+    pub(crate) async fn masters(self: &Arc<Self>) -> Result<Vec<Arc<Node>>> {
         self.refresh().await?;
         let mut masters: Vec<Arc<Node>> = Vec::new();
         for (_, _, node) in &self.map().ranges {
@@ -89,16 +90,20 @@ impl Cluster {
     }
 
     /// Reads the map anew.
-    pub(crate) async fn learn(&self) -> Result<()> {
+    pub(crate) async fn learn(self: &Arc<Self>) -> Result<()> {
         self.doubt();
         self.refresh().await
     }
 
-    async fn refresh(&self) -> Result<()> {
+    async fn refresh(self: &Arc<Self>) -> Result<()> {
         if !self.doubtful.load(Ordering::Acquire) {
             return Ok(());
         }
-        let _one_at_a_time = self.learning.lock().await;
+        let this = self.clone();
+        self.learning.join(|| async move { this.ask_all().await }).await
+    }
+
+    async fn ask_all(&self) -> Result<()> {
         if !self.doubtful.load(Ordering::Acquire) {
             return Ok(());
         }

@@ -12,6 +12,7 @@ use crate::{
     config::{Address, Login},
     connection::Role,
     failure::Failure,
+    flight::Flight,
     node::{Node, Shared},
 };
 
@@ -22,22 +23,26 @@ pub(crate) struct Sentinel {
     name: String,
     shared: Arc<Shared>,
     master: Mutex<Option<Arc<Node>>>,
-    asking: tokio::sync::Mutex<()>,
+    asking: Flight<Arc<Node>>,
 }
 
 impl Sentinel {
-    pub(crate) fn new(sentinels: Vec<Address>, name: String, login: Login, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(sentinels: Vec<Address>, name: String, login: Login, shared: Arc<Shared>) -> Arc<Self> {
         let node = |address| Node::new(address, login.clone(), Role::Any, shared.clone());
         let sentinels = sentinels.into_iter().map(node).collect();
-        Self { sentinels, name, shared, master: Mutex::default(), asking: tokio::sync::Mutex::new(()) }
+        Arc::new(Self { sentinels, name, shared, master: Mutex::default(), asking: Flight::default() })
     }
 
     /// The master, as last named, or as the first sentinel to answer names it now.
-    pub(crate) async fn master(&self) -> Result<Arc<Node>> {
+    pub(crate) async fn master(self: &Arc<Self>) -> Result<Arc<Node>> {
         if let Some(master) = self.last() {
             return Ok(master);
         }
-        let _one_at_a_time = self.asking.lock().await;
+        let this = self.clone();
+        self.asking.join(|| async move { this.ask_all().await }).await
+    }
+
+    async fn ask_all(&self) -> Result<Arc<Node>> {
         if let Some(master) = self.last() {
             return Ok(master);
         }

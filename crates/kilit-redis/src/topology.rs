@@ -22,8 +22,8 @@ const REDIRECTS: usize = 6;
 #[derive(Debug)]
 pub(crate) enum Topology {
     Standalone(Arc<Node>),
-    Sentinel(Sentinel),
-    Cluster(Cluster),
+    Sentinel(Arc<Sentinel>),
+    Cluster(Arc<Cluster>),
 }
 
 /// Some steps of one script, all in one slot.
