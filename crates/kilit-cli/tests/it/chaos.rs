@@ -9,9 +9,12 @@ use std::{
     time::Duration,
 };
 
-use kilit_testbed::{Process, Signal, bins::testbed, overlap::Judge, process::wait_gone};
+use kilit_testbed::{Process, Signal, bins::testbed, overlap::Judge, process::wait_gone, wait_until};
 
 use crate::place::{Place, SOON};
+
+/// Where holds are leases, long enough for a busy machine.
+const TTL: &str = "3s";
 
 /// Numbers that look random and come again with the same seed (xorshift).
 struct Dice(u64);
@@ -27,41 +30,50 @@ impl Dice {
 
 #[test]
 fn no_signal_at_any_moment_lets_two_in() {
+    contest(&Place::new(), 60);
+}
+
+/// Fewer: a holder that is killed keeps the others waiting until its lease has ended.
+#[test]
+fn no_signal_at_any_moment_lets_two_in_on_a_lease() {
+    contest(&Place::redis(), 30);
+}
+
+fn contest(place: &Place, rounds: u64) {
     let seed = env::var("KILIT_TEST_SEED").map_or(0x6b69_6c69, |seed| seed.parse().expect("a number"));
-    let rounds = env::var("KILIT_TEST_ROUNDS").map_or(60, |rounds| rounds.parse().expect("a number"));
+    let rounds = env::var("KILIT_TEST_ROUNDS").map_or(rounds, |rounds| rounds.parse().expect("a number"));
     println!("KILIT_TEST_SEED={seed} KILIT_TEST_ROUNDS={rounds}");
-    let place = Place::new();
     let (log, stop) = (place.path("log"), AtomicBool::new(false));
     let mut killed = Vec::new();
     thread::scope(|scope| {
         for _ in 0..2 {
-            scope.spawn(|| compete(&place, &log, &stop));
+            scope.spawn(|| compete(place, &log, &stop));
         }
         let mut dice = Dice(seed);
         for round in 0..rounds {
             let id = format!("victim-{round}");
-            disturb(&place, &log, &id, &mut dice);
+            disturb(place, &log, &id, &mut dice);
             killed.push((id, kilit::Clock::system().now()));
         }
         stop.store(true, Ordering::Relaxed);
     });
     let judge = killed.into_iter().fold(Judge::read(&log), |judge, (id, dead_by)| judge.killed(id, dead_by));
     judge.expect_clean();
-    place.run(["run", "-n", "x", "--", "true"]).expect_code(0);
-    assert_eq!(place.status("x")["waiters"], 0);
+    place.run(["run", "--wait", "30s", "x", "--", "true"]).expect_code(0);
+    wait_until("the places of the dead are gone", SOON, || place.status("x")["waiters"] == 0);
 }
 
 /// Takes the lock again and again, undisturbed.
 fn compete(place: &Place, log: &Path, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
-        let mut command = place.kilit(["run", "x", "--"]);
+        let mut command = place.kilit(["run", "--ttl", TTL, "x", "--"]);
         Process::run(command.arg(testbed()).arg("hold").arg(log).arg("1"), SOON).expect_code(0);
     }
 }
 
 /// A holder, or one that waits to be one, meets a signal. When this returns, all of it is gone.
 fn disturb(place: &Place, log: &Path, id: &str, dice: &mut Dice) {
-    let mut command = place.kilit(["run", "x", "--"]);
+    let mut command = place.kilit(["run", "--ttl", TTL, "x", "--"]);
     let command: &mut Command = command.arg(testbed()).args(["beat", "--every", "1", "--id", id]).arg(log);
     let mut victim = Process::spawn(command);
     // Any moment: before it waits, while it does, at the start of the command, at its work.

@@ -4,7 +4,12 @@ use std::{ffi::OsStr, io::Write, os::unix::ffi::OsStrExt, process::Stdio};
 
 use kilit_testbed::Process;
 
-use crate::place::{Place, SOON, kilit, wait_for_line};
+use crate::place::{Place, SOON, kilit, on_engines, wait_for_line};
+
+on_engines! { [file, redis] {
+    tokens_rise_from_run_to_run,
+    nested_runs_give_the_inner_token,
+} }
 
 #[test]
 fn the_command_knows_its_lock() {
@@ -18,9 +23,7 @@ fn the_command_knows_its_lock() {
     assert!(source.starts_with("file:"), "{source}");
 }
 
-#[test]
-fn tokens_rise_from_run_to_run() {
-    let place = Place::new();
+fn tokens_rise_from_run_to_run(place: Place) {
     let token = || -> u64 {
         let exit = place.run(["run", "x", "--", "sh", "-c", "echo $KILIT_TOKEN"]).expect_code(0);
         exit.stdout.trim().parse().unwrap()
@@ -47,9 +50,7 @@ fn shared_holders_share_and_exclude_others() {
     assert_eq!(place.status("x")["mode"], "shared");
 }
 
-#[test]
-fn nested_runs_give_the_inner_token() {
-    let place = Place::new();
+fn nested_runs_give_the_inner_token(place: Place) {
     let program = place.kilit(["x"]).get_program().to_str().unwrap().to_owned();
     let script = "echo $KILIT_NAME $KILIT_TOKEN; \"$0\" run inner -- sh -c 'echo $KILIT_NAME $KILIT_TOKEN'";
     place.run(["run", "inner", "--", "true"]).expect_code(0);

@@ -8,28 +8,30 @@ use std::{
 
 use kilit_testbed::Process;
 
-use crate::place::{Place, SOON, expect_no_family, kilit};
+use crate::place::{Place, SOON, expect_no_family, kilit, on_engines};
 
-#[test]
-fn the_commands_own_code_passes_unchanged() {
-    let place = Place::new();
+on_engines! { [file, redis] {
+    the_commands_own_code_passes_unchanged,
+    death_by_a_signal_is_128_and_its_number,
+    a_command_that_cannot_be_started_leaves_the_lock_free,
+    without_the_lock_the_command_never_runs,
+    own_exit_moves_kilits_own_outcomes_and_nothing_else,
+} }
+
+fn the_commands_own_code_passes_unchanged(place: Place) {
     for code in [0, 1, 2, 7, 64, 69, 75, 79, 125, 126, 127, 128, 137, 255] {
         let exit = place.run(["run", "x", "--", "sh", "-c", &format!("exit {code}")]).expect_code(code);
         assert_eq!((&*exit.stdout, &*exit.stderr), ("", ""));
     }
 }
 
-#[test]
-fn death_by_a_signal_is_128_and_its_number() {
-    let place = Place::new();
+fn death_by_a_signal_is_128_and_its_number(place: Place) {
     for (signal, code) in [("TERM", 143), ("KILL", 137), ("SEGV", 139), ("HUP", 129), ("40", 168)] {
         place.run(["run", "x", "--", "bash", "-c", &format!("kill -{signal} $$; exit 3")]).expect_code(code);
     }
 }
 
-#[test]
-fn a_command_that_cannot_be_started_leaves_the_lock_free() {
-    let place = Place::new();
+fn a_command_that_cannot_be_started_leaves_the_lock_free(place: Place) {
     let plain = place.path("plain");
     fs::write(&plain, "#!/bin/sh\n").unwrap();
     let below = plain.join("below");
@@ -48,9 +50,7 @@ fn a_command_that_cannot_be_started_leaves_the_lock_free() {
     }
 }
 
-#[test]
-fn without_the_lock_the_command_never_runs() {
-    let place = Place::new();
+fn without_the_lock_the_command_never_runs(place: Place) {
     let _holder = place.hold("x");
     let marker = place.path("ran");
     for wait in [&["-n"][..], &["--wait", "0"], &["--wait=0s"], &["--wait=1ns"], &["--wait", "50ms"]] {
@@ -197,9 +197,7 @@ fn a_result_that_cannot_be_written_is_69() {
     }
 }
 
-#[test]
-fn own_exit_moves_kilits_own_outcomes_and_nothing_else() {
-    let place = Place::new();
+fn own_exit_moves_kilits_own_outcomes_and_nothing_else(place: Place) {
     let _holder = place.hold("busy");
     let cases: &[(&[&str], i32)] = &[
         (&["-n", "busy", "--", "true"], 200),

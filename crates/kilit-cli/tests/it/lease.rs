@@ -42,8 +42,8 @@ on_engines! { [testlease, redis] {
     an_outage_while_it_waits_is_ridden_out,
     a_wait_shorter_than_a_round_trip_still_gets_a_free_lock,
     a_waiter_that_is_killed_leaves_nothing_that_outlives_its_ttl,
-    a_waiter_that_is_told_to_end_leaves_the_line_at_once,
     tries_that_failed_leave_nothing_with_the_engine,
+    a_lock_delay_keeps_the_lock_closed_after_a_holder_that_vanished,
 } }
 
 on_engines! { [redis_cluster, redis_sentinel] { a_write_after_the_pause_is_refused_by_the_fence, } }
@@ -354,16 +354,18 @@ fn a_waiter_that_is_killed_leaves_nothing_that_outlives_its_ttl(place: Place) {
     drop(holder);
 }
 
-fn a_waiter_that_is_told_to_end_leaves_the_line_at_once(place: Place) {
-    let scene = Scene::new(place);
-    let _holder = scene.beat();
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
-        let mut waiter = scene.next();
-        wait_until("it stands in line", SOON, || scene.waiters() == Some(1));
-        waiter.signal(signal);
-        waiter.wait(SOON).expect_code(128 + signal.as_raw());
-        assert_eq!(scene.waiters(), Some(0));
-    }
+fn a_lock_delay_keeps_the_lock_closed_after_a_holder_that_vanished(place: Place) {
+    let script = ["--", "sh", "-c", "echo ready; exec sleep 600"];
+    let mut holder =
+        place.start([&["run", "--ttl", "500ms", "--lock-delay", "1h", "x"], &script[..]].concat());
+    holder.kill();
+    place.run(["run", "--wait", "1s", "x", "--", "true"]).expect_code(75);
+    // An end in order is another thing.
+    let mut holder =
+        place.start([&["run", "--ttl", "500ms", "--lock-delay", "1h", "y"], &script[..]].concat());
+    holder.signal(Signal::TERM);
+    holder.wait(SOON).expect_code(143);
+    place.run(["run", "-n", "y", "--", "true"]).expect_code(0);
 }
 
 fn tries_that_failed_leave_nothing_with_the_engine(place: Place) {

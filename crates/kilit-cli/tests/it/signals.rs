@@ -7,7 +7,17 @@ use kilit_testbed::{
     process::{wait_gone, wait_until_stopped},
 };
 
-use crate::place::{Place, SOON, expect_no_family, guardian_of, wait_for_line};
+use crate::place::{Place, SOON, expect_no_family, guardian_of, on_engines, wait_for_line};
+
+on_engines! { [file, redis] {
+    each_signal_is_passed_on_once,
+    the_whole_group_ends_with_the_command,
+    the_end_of_the_grace_after_a_term_is_a_kill,
+    a_second_term_or_int_is_a_kill,
+    one_that_left_the_group_lives_on_and_the_lock_is_free,
+    what_a_command_leaves_behind_is_named_and_does_not_keep_the_lock,
+    a_waiter_that_is_told_to_end_leaves_the_line,
+} }
 
 /// Says which signals it gets; ends by TERM, with 7. It has no process of its own that a TSTP would stop.
 const LISTENER: &str = "
@@ -37,9 +47,7 @@ const PASSED_ON: [(Signal, &str); 9] = [
     (Signal::TERM, "got TERM"),
 ];
 
-#[test]
-fn each_signal_is_passed_on_once() {
-    let place = Place::new();
+fn each_signal_is_passed_on_once(place: Place) {
     // INT begins the end, which a second TERM would hasten: each of the two has a run.
     for without in [Signal::INT, Signal::TERM] {
         let (mut kilit, _stdin) = listen(&place);
@@ -77,9 +85,7 @@ fn a_signal_of_the_whole_group_is_not_doubled() {
     assert_eq!(exit.stdout, "ready\ngot USR1\ngot TERM\n");
 }
 
-#[test]
-fn the_whole_group_ends_with_the_command() {
-    let place = Place::new();
+fn the_whole_group_ends_with_the_command(place: Place) {
     for (signal, code) in [
         (Signal::TERM, 143),
         (Signal::INT, 130),
@@ -120,9 +126,7 @@ fn a_command_that_is_stopped_is_continued_to_end() {
     }
 }
 
-#[test]
-fn the_end_of_the_grace_after_a_term_is_a_kill() {
-    let place = Place::new();
+fn the_end_of_the_grace_after_a_term_is_a_kill(place: Place) {
     let script = "trap '' TERM; echo ready; while :; do sleep 0.02; done";
     let mut kilit = place.start(["run", "--grace", "100ms", "x", "--", "sh", "-c", script]);
     kilit.signal(Signal::TERM);
@@ -130,9 +134,7 @@ fn the_end_of_the_grace_after_a_term_is_a_kill() {
     expect_no_family(&kilit);
 }
 
-#[test]
-fn a_second_term_or_int_is_a_kill() {
-    let place = Place::new();
+fn a_second_term_or_int_is_a_kill(place: Place) {
     for (first, second) in [(Signal::TERM, Signal::TERM), (Signal::INT, Signal::TERM)] {
         let script = "trap 'echo got one' TERM INT; echo ready; while :; do sleep 0.02; done";
         let mut kilit =
@@ -145,9 +147,7 @@ fn a_second_term_or_int_is_a_kill() {
     }
 }
 
-#[test]
-fn one_that_left_the_group_lives_on_and_the_lock_is_free() {
-    let place = Place::new();
+fn one_that_left_the_group_lives_on_and_the_lock_is_free(place: Place) {
     let script = "setsid sh -c 'echo pid $$; exec sleep 600' & wait";
     let mut kilit = Process::spawn(&mut place.kilit(["run", "x", "--", "sh", "-c", script]));
     let pid: u32 = kilit
@@ -158,9 +158,7 @@ fn one_that_left_the_group_lives_on_and_the_lock_is_free() {
     place.expect_free("x");
 }
 
-#[test]
-fn what_a_command_leaves_behind_is_named_and_does_not_keep_the_lock() {
-    let place = Place::new();
+fn what_a_command_leaves_behind_is_named_and_does_not_keep_the_lock(place: Place) {
     let script = "echo fds $(ls /proc/self/fd | wc -l); sleep 600 & echo pid $!; exit 3";
     let mut kilit = Process::spawn(&mut place.kilit(["run", "x", "--", "sh", "-c", script]));
     let exit = kilit.wait(SOON).expect_code(3);
@@ -186,9 +184,7 @@ fn a_signal_that_was_ignored_stays_ignored() {
     process.wait(SOON).expect_code(143);
 }
 
-#[test]
-fn a_waiter_that_is_told_to_end_leaves_the_line() {
-    let place = Place::new();
+fn a_waiter_that_is_told_to_end_leaves_the_line(place: Place) {
     let mut holder = place.hold("x");
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
         let mut waiter = Process::spawn(&mut place.kilit(["run", "x", "--", "true"]));

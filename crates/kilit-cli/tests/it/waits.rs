@@ -2,9 +2,19 @@
 
 use std::{thread, time::Duration};
 
-use kilit_testbed::{Process, Signal, count::voluntary_switches, wait_until};
+use kilit_testbed::{
+    Process, Signal,
+    count::{cpu_time, voluntary_switches},
+    wait_until,
+};
 
-use crate::place::{Place, SOON};
+use crate::place::{Place, SOON, on_engines};
+
+on_engines! { [file, redis] {
+    zero_is_one_try_that_gets_a_free_lock,
+    a_huge_wait_is_a_wait,
+    a_hold_is_bounded_by_max_hold,
+} }
 
 const NONSENSE: &[&str] =
     &["-1", "-1s", "5", "", " 5s", "5s ", "1e3s", "inf", "NaN", "0x5s", "5 s", "never", "Forever"];
@@ -25,9 +35,7 @@ fn nonsense_is_refused_on_a_free_and_on_a_busy_lock() {
     place.run(["run", "--ttl=forever", "free", "--", "true"]).expect_code(64);
 }
 
-#[test]
-fn zero_is_one_try_that_gets_a_free_lock() {
-    let place = Place::new();
+fn zero_is_one_try_that_gets_a_free_lock(place: Place) {
     let _holder = place.hold("busy");
     for wait in ["0", "0s", "0ms"] {
         place.run(["run", &format!("--wait={wait}"), "free", "--", "true"]).expect_code(0);
@@ -37,9 +45,7 @@ fn zero_is_one_try_that_gets_a_free_lock() {
     place.run(["run", "-n", "--wait=1s", "free", "--", "true"]).expect_code(64);
 }
 
-#[test]
-fn a_huge_wait_is_a_wait() {
-    let place = Place::new();
+fn a_huge_wait_is_a_wait(place: Place) {
     let holder = place.hold("x");
     let mut waiters: Vec<_> = ["584y", "forever", "5000000000s"]
         .map(|wait| Process::spawn(&mut place.kilit(["run", &format!("--wait={wait}"), "x", "--", "true"])))
@@ -63,6 +69,21 @@ fn a_ttl_outside_its_range_names_the_range() {
     }
 }
 
+/// The first in line at a server looks twice a second, and the others once.
+#[test]
+fn an_idle_waiter_at_a_server_hardly_works() {
+    let place = Place::redis();
+    let _holder = place.hold("x");
+    let waiters: Vec<_> =
+        (0..2).map(|_| Process::spawn(&mut place.kilit(["run", "x", "--", "true"]))).collect();
+    wait_until("they stand in line", SOON, || place.status("x")["waiters"] == 2);
+    let before = waiters.iter().map(|waiter| cpu_time(waiter.pid())).sum::<Duration>();
+    // Nothing is waited for: this is the time that the count is about.
+    thread::sleep(Duration::from_secs(3));
+    let used = waiters.iter().map(|waiter| cpu_time(waiter.pid())).sum::<Duration>() - before;
+    assert!(used < Duration::from_millis(100), "{used:?} of CPU time over 3 s, for two");
+}
+
 #[test]
 fn an_idle_waiter_sleeps() {
     let place = Place::new();
@@ -76,9 +97,7 @@ fn an_idle_waiter_sleeps() {
     assert!(switches <= 20, "{switches} voluntary context switches over 3 s");
 }
 
-#[test]
-fn a_hold_is_bounded_by_max_hold() {
-    let place = Place::new();
+fn a_hold_is_bounded_by_max_hold(place: Place) {
     let exit =
         place.run(["run", "--max-hold=100ms", "--ttl=500ms", "x", "--", "sleep", "600"]).expect_code(79);
     assert!(exit.stderr.contains("longest time allowed"), "{}", exit.stderr);
