@@ -31,6 +31,7 @@ use crate::{
     failure::{Failure, Refusal, unreachable},
     pending::Pending,
     script::{CANCEL, Script, TAKE},
+    tls,
 };
 
 /// A connection that is set up. Clones share it; it closes with the last of them.
@@ -84,7 +85,7 @@ impl Connection {
         keeper: Handle,
     ) -> Result<Self> {
         let server = address.to_string();
-        let stream = connect(&address, &config).await.map_err(|error| unreachable(&server, error))?;
+        let stream = connect(&address, &config).await.map_err(|error| not_connected(&server, error))?;
         let mut info = RedisConnectionInfo::default()
             .set_protocol(ProtocolVersion::RESP3)
             .set_skip_set_lib_name()
@@ -206,6 +207,15 @@ async fn connect(address: &Address, config: &Config) -> io::Result<Pin<Box<dyn S
                 Some(tls) => Ok(Box::pin(tls.connect(host, stream).await?)),
             }
         }
+    }
+}
+
+fn not_connected(server: &str, error: io::Error) -> Error {
+    match tls::distrust(&error) {
+        Some(why) => {
+            Error::new(ErrorKind::Refused, format!("the certificate of the Redis server {server} {why}"))
+        }
+        None => unreachable(server, error),
     }
 }
 

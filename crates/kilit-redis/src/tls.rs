@@ -50,6 +50,24 @@ impl Tls {
     }
 }
 
+/// What is wrong with the server's certificate, where that is why there is no connection. No second try would help.
+pub(crate) fn distrust(error: &io::Error) -> Option<String> {
+    use rustls::CertificateError as Bad;
+    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    let rustls::Error::InvalidCertificate(why) = error else { return None };
+    Some(match why {
+        Bad::Expired | Bad::ExpiredContext { .. } => "has expired".to_owned(),
+        Bad::NotValidYet | Bad::NotValidYetContext { .. } => {
+            "is not valid yet; is this machine's clock right?".to_owned()
+        }
+        Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
+            "is for another host; name the server as its certificate does".to_owned()
+        }
+        Bad::UnknownIssuer => "is signed by no authority that is known; name one with ca=FILE".to_owned(),
+        other => format!("is not accepted: {other}"),
+    })
+}
+
 fn roots(ca: Option<&Path>) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     match ca {

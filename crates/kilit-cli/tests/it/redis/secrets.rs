@@ -87,14 +87,15 @@ fn a_password_that_is_right_goes_to_the_server_alone() {
 fn a_server_that_cannot_be_verified_is_refused() {
     let ca = TestCa::new();
     let bad = [
-        (ServerCert::SelfSigned, "UnknownIssuer"),
-        (ServerCert::WrongHost, "not valid for name"),
-        (ServerCert::Expired, "expired"),
+        (ServerCert::SelfSigned, "is signed by no authority that is known"),
+        (ServerCert::WrongHost, "is for another host"),
+        (ServerCert::Expired, "has expired"),
     ];
     for (cert, words) in bad {
         let place = Place::with_redis(Redis::new().tls(&ca, cert).requirepass(SECRET));
         let monitor = place.server().monitor();
-        let exit = run(&place.url(), &["run", "--wait", "300ms", "x", "--", "true"]).expect_code(69);
+        // At once: trying again would not help.
+        let exit = run(&place.url(), &["run", "x", "--", "true"]).expect_code(69);
         let last = exit.stderr.lines().last().unwrap();
         assert!(last.starts_with("kilit: ") && last.contains(words), "{last}");
         assert!(!monitor.lines().iter().any(|line| line.contains("HELLO") || line.contains("AUTH")));
@@ -112,7 +113,7 @@ fn a_server_with_a_good_certificate_is_used() {
     // The system does not know the authority.
     let unknown = place.url().split('?').next().unwrap().to_owned();
     let exit = run(&unknown, &["run", "--wait", "0", "x", "--", "true"]).expect_code(69);
-    assert!(exit.stderr.contains("UnknownIssuer"), "{}", exit.stderr);
+    assert!(exit.stderr.contains("name one with ca=FILE"), "{}", exit.stderr);
     // Another name than the certificate's.
     let by_address = place.url().replace("localhost", "127.0.0.1");
     run(&by_address, &["run", "x", "--", "true"]).expect_code(0);
