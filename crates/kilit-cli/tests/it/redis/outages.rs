@@ -48,6 +48,22 @@ fn a_server_that_forgot_the_lock_takes_it_away() {
 }
 
 #[test]
+fn a_clock_that_jumps_ahead_takes_the_lock_away() {
+    let scene = Scene::new(Place::with_redis(Redis::new().clock_shim()));
+    let mut holder = with_stdin(&scene);
+    scene.place.server().set_clock_offset_ms(3_600_000);
+    let exit = holder.wait(SOON).expect_code(79);
+    assert!(exit.stderr.contains("the engine ended the hold"), "{}", exit.stderr);
+    // One that jumps back lengthens nothing that a holder goes by, and tokens rise all the same.
+    let token = |offset: i64| -> u64 {
+        scene.place.server().set_clock_offset_ms(offset);
+        let mut run = scene.run(&[]);
+        Process::run(run.args(["sh", "-c", "echo $KILIT_TOKEN"]), SOON).stdout.trim().parse().unwrap()
+    };
+    assert!(token(3_600_000) < token(0));
+}
+
+#[test]
 fn an_outage_within_the_bound_changes_nothing() {
     std::thread::scope(|scope| {
         for mode in [Mode::Reset, Mode::Blackhole, Mode::Refuse, Mode::DropReplies] {

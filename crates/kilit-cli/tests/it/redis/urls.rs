@@ -104,6 +104,17 @@ fn the_key_is_the_name_behind_the_prefix() {
 }
 
 #[test]
+fn a_socket_is_a_server_too() {
+    let place = Place::redis();
+    let _holder = place.hold("x");
+    let by_socket =
+        |args: &[&str]| Process::run(place.kilit(args).env("KILIT_ENGINE", place.server().unix_url()), SOON);
+    by_socket(&["run", "-n", "x", "--", "true"]).expect_code(75);
+    by_socket(&["run", "-n", "y", "--", "true"]).expect_code(0);
+    by_socket(&["status", "x"]).expect_code(0);
+}
+
+#[test]
 fn correctness_needs_a_word() {
     let place = Place::redis();
     let run = |url: String| {
