@@ -6,6 +6,9 @@ use std::{
     thread,
 };
 
+/// The least that a server says of itself.
+pub(crate) const HELLO: &str = "%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n";
+
 /// Answers each command, given by its name in upper case, with these bytes. It lives as long as the test's process.
 pub(crate) fn fake(answer: impl Fn(&str) -> &'static str + Send + Sync + Copy + 'static) -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -12,7 +12,7 @@ use kilit_testbed::{
 };
 
 use crate::{
-    fake::fake,
+    fake::{HELLO, fake},
     support::{
         Ask, LONG, SOON, claim, client, eventually, granted, hold, is_busy, line, lock, mutex, open, refusal,
         until_standing, wait_for,
@@ -171,8 +171,6 @@ async fn a_node_of_a_cluster_is_not_a_server() {
     let error = refusal(format!("redis+sentinel://{}/mymaster", server.addr())).await;
     assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
 }
-
-const HELLO: &str = "%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n";
 
 #[tokio::test]
 async fn a_server_that_is_too_old() {

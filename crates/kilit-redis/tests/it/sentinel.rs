@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use kilit_core::{Client, ErrorKind, Exclusion, LossReason, Standing};
+use kilit_core::{Client, ErrorKind, Exclusion, LossReason, Retry, Standing};
 use kilit_testbed::{
-    server::redis::{Redis, RedisSentinel},
+    server::redis::{Redis, RedisSentinel, RedisWithReplicas},
     tls::{ServerCert, TestCa},
 };
 
 use crate::{
     contest::Contest,
-    support::{Ask, LONG, client, hold, refusal, token, until_standing, within},
+    fake::{HELLO, fake},
+    support::{Ask, LONG, client, granted, hold, mutex, refusal, token, until_standing, wait_for, within},
 };
 
 async fn clients(count: usize, url: &str) -> Vec<Client> {
@@ -78,4 +79,34 @@ async fn with_tls_and_passwords_of_its_own() {
     let error = refusal(url.replace("mymaster", "other")).await;
     assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
     assert!(error.to_string().contains("no master `other`"), "{error}");
+}
+
+/// Sentinels that are behind name a server that is a replica by now.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_named_must_be_the_master_in_truth() {
+    let redis = RedisWithReplicas::start(1);
+    let port = redis.replicas[0].addr().port().to_string();
+    let named = format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}\r\n", port.len()).leak();
+    let named: &'static str = named;
+    let sentinel = fake(move |command| match command {
+        "HELLO" => HELLO,
+        "SENTINEL" => named,
+        _ => "-ERR not here\r\n",
+    });
+    let url = format!("{}/mymaster", sentinel.replace("redis:", "redis+sentinel:"));
+    let error = refusal(&url).await;
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:?}");
+    assert!(error.to_string().contains("not the master"), "{error}");
+    redis.promote(0);
+    let client = client(&url).await;
+    hold(&client, "x", LONG).await.release().await.unwrap();
+
+    // A master that becomes a replica is waited out.
+    let primary = redis.primary.addr();
+    redis.replicas[0].ask::<()>(&format!("REPLICAOF {} {}", primary.ip(), primary.port()));
+    let error = mutex(&client, "x", LONG).try_acquire().await.unwrap_err();
+    assert!(!error.is_held_by_another() && error.retry() == Retry::Later, "{error:?}");
+    let waiting = wait_for(mutex(&client, "x", LONG));
+    redis.promote(0);
+    granted(waiting).await.release().await.unwrap();
 }
