@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::Command,
-    runtime::Builder,
     task::JoinSet,
     time::sleep,
 };
@@ -78,6 +77,10 @@ pub(crate) async fn run(
     ttl: Duration,
     time: Duration,
 ) -> Result<()> {
+    for server in servers {
+        // Those of the row before are held until their TTL ends.
+        server::ask::<()>(server, &["FLUSHALL"]).await?;
+    }
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["holder", "--engine", url, "--count", &count.to_string()]);
     command.args(["--ttl", &millis(ttl), "--for", &millis(time)]);
@@ -87,7 +90,7 @@ pub(crate) async fn run(
     let ended = "the holder of the leases has ended";
     let acquired: Acquired = serde_json::from_str(&lines.next_line().await?.ok_or(ended)?)?;
     for server in servers {
-        let percentiles = ["CONFIG", "SET", "latency-tracking-info-percentiles", "99 100"];
+        let percentiles = ["CONFIG", "SET", "latency-tracking-info-percentiles", "50 99 100"];
         server::ask::<()>(server, &percentiles).await?;
         server::ask::<()>(server, &["CONFIG", "RESETSTAT"]).await?;
     }
@@ -96,9 +99,10 @@ pub(crate) async fn run(
     let held: Held = serde_json::from_str(&lines.next_line().await?.ok_or(ended)?)?;
     let seconds = begun.elapsed().as_secs_f64();
     let server_cpu = (used() - before).as_secs_f64() / seconds * 100.0;
-    let (mut commands, mut p99, mut max) = (0, 0.0_f64, 0.0_f64);
+    let (mut commands, mut median, mut p99, mut max) = (0, 0.0_f64, 0.0_f64, 0.0_f64);
     for server in servers {
         commands += server::calls(server).await?.get("evalsha").copied().unwrap_or(0);
+        median = median.max(server::script_time(server, "p50").await?);
         p99 = p99.max(server::script_time(server, "p99").await?);
         max = max.max(server::script_time(server, "p100").await?);
     }
@@ -118,6 +122,7 @@ pub(crate) async fn run(
         age_p50: held.age_p50,
         age_max: held.age_max,
         lost: held.lost,
+        call_p50_us: median,
         call_p99_us: p99,
         call_max_us: max,
         call_goal_us: CALL_GOAL,
@@ -131,7 +136,7 @@ fn millis(time: Duration) -> String {
 
 /// The process that holds them. Says when it has them all, and after `time` how it went.
 pub(crate) fn main(args: &Args) -> Result<()> {
-    Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(async {
+    crate::runtime()?.block_on(async {
         let client = kilit::open(&args.engine).await?;
         let terms = Terms { ttl: args.ttl, ..Terms::default() };
         client.mutex("warm".parse()?).acquire().await?.release().await?;

@@ -18,6 +18,7 @@ mod worker;
 
 use std::{
     error::Error,
+    io,
     path::{Path, PathBuf},
     slice,
     time::Duration,
@@ -25,7 +26,7 @@ use std::{
 
 use clap::{Parser, Subcommand, ValueEnum};
 use kilit_testbed::server::{Redis, Server, redis::RedisCluster};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 
 use crate::{contended::Kind, crowd::Lock, report::Report};
 
@@ -79,6 +80,8 @@ enum Command {
     /// Who holds many leases; started by the bench itself.
     #[command(hide = true)]
     Holder(leases::Args),
+    /// Acquire and release again and again, with nothing beside it: for a profiler.
+    Alone(uncontended::Args),
 }
 
 /// What the file engine is to reach of the bare system calls.
@@ -89,8 +92,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     match &args.command {
         Some(Command::Worker(worker)) => worker::main(worker),
         Some(Command::Holder(holder)) => leases::main(holder),
-        None => Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(run(&args)),
+        Some(Command::Alone(alone)) => runtime()?.block_on(uncontended::alone(alone)),
+        None => runtime()?.block_on(run(&args)),
     }
+}
+
+/// As large as the machine that the goals are for, and the same for every arm.
+pub(crate) fn runtime() -> io::Result<Runtime> {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build()
 }
 
 async fn run(args: &Args) -> Result<(), Box<dyn Error>> {

@@ -90,6 +90,7 @@ pub(crate) struct Leases {
     pub(crate) age_p50: f64,
     pub(crate) age_max: f64,
     pub(crate) lost: usize,
+    pub(crate) call_p50_us: f64,
     pub(crate) call_p99_us: f64,
     pub(crate) call_max_us: f64,
     pub(crate) call_goal_us: f64,
@@ -224,11 +225,11 @@ impl Report {
         table(
             out,
             "leases held by one client | TTL | acquired in | client CPU | each | renewals (scripts) | age at \
-             renewal p50 / max | lost | server CPU | longest call (p99)",
+             renewal p50 / max | lost | server CPU | scripts p50 / p99 / longest",
             self.leases.iter().map(|row| {
                 format!(
                     "{} {} | {} s | {:.1} s | {:.1} % (< {}) | {:.0} B (< {}) | {} ({}) | {:.2} / {:.2} s | {} \
-                     | {:.1} % | {:.0} us (< {}) ({:.0} us)",
+                     | {:.1} % | {:.0} / {:.0} / {:.0} us (< {})",
                     row.count,
                     row.what,
                     row.ttl,
@@ -243,9 +244,10 @@ impl Report {
                     row.age_max,
                     row.lost,
                     row.server_cpu,
+                    row.call_p50_us,
+                    row.call_p99_us,
                     row.call_max_us,
-                    row.call_goal_us,
-                    row.call_p99_us
+                    row.call_goal_us
                 )
             }),
         )

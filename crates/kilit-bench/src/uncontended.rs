@@ -27,6 +27,35 @@ type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 /// How many tasks take a lock each.
 const TASKS: [usize; 2] = [1, 64];
 
+/// One arm alone, for a profiler to look at.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The engine.
+    #[arg(long)]
+    engine: String,
+    /// A client that only sends the scripts, to an engine of Redis.
+    #[arg(long)]
+    bare: bool,
+    /// How many tasks take a lock each.
+    #[arg(long, default_value_t = 1)]
+    tasks: usize,
+    #[arg(long = "for", value_parser = kilit::duration::parse)]
+    time: Duration,
+}
+
+pub(crate) async fn alone(args: &Args) -> Result<()> {
+    let mut arm = match args.bare {
+        true => Arm::Scripts(Scripts::connect(&args.engine, TAKE, CANCEL).await?),
+        false => Arm::Kilit(kilit::open(&args.engine).await?),
+    };
+    let before = cpu::used_by(arm.pid());
+    let (begun, per_second) = (Instant::now(), arm.per_second(args.tasks, args.time).await?);
+    let turns = per_second * begun.elapsed().as_secs_f64();
+    let used = (cpu::used_by(arm.pid()) - before).as_secs_f64() * 1e6 / turns;
+    println!("{per_second:.0} a second, {used:.1} us of CPU time each");
+    Ok(())
+}
+
 /// Arms that run in turn, again and again.
 pub(crate) struct Bout {
     arms: Vec<(String, Arm)>,
