@@ -27,8 +27,9 @@ use crate::{
     sys::files,
 };
 
-/// How many tokens a block has: one flush for so many exclusive holds of one name.
-pub(crate) const BLOCK: u64 = 1024;
+/// How many tokens a block has: one flush for so many exclusive holds of one name. On a busy disk a flush takes as long
+/// as a thousand of them.
+pub(crate) const BLOCK: u64 = 8192;
 
 const HEADER: &str = "kilit file engine, format ";
 const FORMAT: u32 = 1;
