@@ -1,5 +1,6 @@
 //! The Redis engine on real servers.
 
+mod chaos;
 mod cluster;
 mod combined;
 mod contest;
