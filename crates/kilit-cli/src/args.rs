@@ -259,7 +259,9 @@ pub(crate) struct Engine {
     ///
     /// `file:` alone is a directory of the user: $XDG_STATE_HOME/kilit where that is set, else /var/lib/kilit for root
     /// and ~/.local/state/kilit for others. Different users or environments (sudo, cron) do not exclude each other.
-    /// For jobs of several users, name one directory: `--engine file:///var/lib/shop-locks`.
+    /// For jobs of several users, name one directory: `--engine file:///var/lib/shop-locks`. For jobs of several hosts,
+    /// name a server: `--engine redis://host`. Its password is best given in KILIT_PASSWORD, or in a file by
+    /// `?password_file=FILE`: a command line can be read by every user.
     #[arg(long = "engine", value_name = "URL", env = "KILIT_ENGINE", hide_env_values = true)]
     pub(crate) url: Option<String>,
 }

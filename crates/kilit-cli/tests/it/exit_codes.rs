@@ -141,7 +141,10 @@ fn help_and_version_are_no_errors() {
     let words: [(&[&str], &[&str]); 5] = [
         (&["--help"], &["completions", "man ", "64", "69", "75", "79", "126", "127"]),
         (&["run", "--help"], &["64", "69", "75", "79", "126", "127", "KILIT_TOKEN", "--own-exit", "--grace"]),
-        (&["status", "--help"], &["Exit status", "locks", "queue", "/var/lib/kilit", "XDG_STATE_HOME"]),
+        (
+            &["status", "--help"],
+            &["Exit status", "locks", "queue", "/var/lib/kilit", "XDG_STATE_HOME", "KILIT_PASSWORD"],
+        ),
         (&["break", "--help"], &["Exit status", "notice bound", "process that holds the lock is killed"]),
         (&["doctor", "--help"], &["Exit status", "findings"]),
     ];

@@ -84,6 +84,26 @@ fn a_password_that_is_right_goes_to_the_server_alone() {
 }
 
 #[test]
+fn a_password_that_was_typed_goes_no_further() {
+    let place = Place::with_redis(Redis::new().requirepass(SECRET));
+    let mut command = kilit();
+    command.args(["run", "--engine", &place.url(), "x", "--", "sh", "-c", "env; echo ready; read line"]);
+    let mut kilit = Process::spawn_with_stdin(&mut command, Stdio::piped());
+    wait_for_line(&mut kilit, "ready");
+    let mut others = kilit.family();
+    others.retain(|&pid| pid != kilit.pid());
+    assert!(others.contains(&guardian_of(&kilit)));
+    for pid in others {
+        for file in ["cmdline", "environ"] {
+            let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap();
+            assert!(!String::from_utf8_lossy(&bytes).contains(SECRET), "{file} of {pid}");
+        }
+    }
+    drop(kilit.take_stdin());
+    assert!(!format!("{:?}", kilit.wait(SOON)).contains(SECRET));
+}
+
+#[test]
 fn a_server_that_cannot_be_verified_is_refused() {
     let ca = TestCa::new();
     let bad = [
