@@ -187,7 +187,8 @@ impl Topology {
             (Value::Array(mut answers), Some(_)) => Refusal::of(answers.pop().unwrap_or(Value::Nil))?,
             (value, _) => value,
         };
-        match values.next() {
+        // After a refusal nothing is held: whoever claims withdraws what failed.
+        match values.next().map(Refusal::of).transpose()? {
             Some(Value::Int(confirmed)) => Ok((value, confirmed)),
             _ => Ok((value, 0)),
         }

@@ -32,6 +32,24 @@ fn the_rights_on_the_page_are_enough_and_each_is_needed() {
     assert_eq!(needless, [""; 0]);
 }
 
+#[test]
+fn a_right_that_is_missing_is_named_and_nothing_stays_held() {
+    let place = Place::redis();
+    let setuser =
+        [&["ACL", "SETUSER", "app", "on", ">secret"][..], &RIGHTS.split_whitespace().collect::<Vec<_>>()];
+    place.server().command(setuser.concat());
+    let run = |rest: &str| {
+        let url = format!("redis://app:secret@{}{rest}", place.addr());
+        Process::run(place.kilit(["run", "x", "--", "true"]).env("KILIT_ENGINE", url), SOON)
+    };
+    run("").expect_code(0);
+    for (rest, command) in [("/3", "select"), ("?min_replicas=1", "wait")] {
+        let exit = run(rest).expect_code(69);
+        assert!(exit.stderr.contains("no right") && exit.stderr.contains(command), "{}", exit.stderr);
+        place.expect_free("x");
+    }
+}
+
 /// What the server refuses a user with these rights, while everything is done that can be done with locks.
 fn denied(place: &Place, rights: &[&str]) -> Vec<String> {
     let server = place.server();
