@@ -211,9 +211,10 @@ impl<'a> Plan<'a> {
             bout.again(&mut self.report, waiters, self.time, Duration::ZERO).await?;
         }
         // How many commands it takes depends on how long the lock is held.
-        for &waiters in self.crowds.iter().filter(|_| server.is_some()) {
+        let ours = contended::Bout { locks: &locks[..1], kind, goal, server };
+        for &waiters in self.crowds.iter().filter(|waiters| server.is_some() && matches!(waiters, 2 | 64)) {
             for hold in [1, 10].map(Duration::from_millis) {
-                bout.again(&mut self.report, waiters, self.time, hold).await?;
+                ours.again(&mut self.report, waiters, 3 * self.time, hold).await?;
             }
         }
         Ok(())

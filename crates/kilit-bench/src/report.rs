@@ -36,7 +36,7 @@ pub(crate) struct Ratio {
 pub(crate) struct Cost {
     pub(crate) what: String,
     pub(crate) tasks: usize,
-    pub(crate) client_us: Spread,
+    pub(crate) client_us: Option<Spread>,
     pub(crate) server_us: Option<Spread>,
 }
 
@@ -180,7 +180,8 @@ impl Report {
             "CPU time of one acquire + release | tasks | client | server",
             self.costs.iter().map(|row| {
                 let server = row.server_us.map_or(String::new(), |us| format!("{us:.1} us"));
-                format!("{} | {} | {:.1} us | {server}", row.what, row.tasks, row.client_us)
+                let client = row.client_us.map_or(String::new(), |us| format!("{us:.1} us"));
+                format!("{} | {} | {client} | {server}", row.what, row.tasks)
             }),
         )?;
         table(

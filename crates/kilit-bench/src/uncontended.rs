@@ -2,7 +2,9 @@
 
 use std::{
     error::Error,
+    net::SocketAddr,
     path::{Path, PathBuf},
+    process,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -12,7 +14,7 @@ use std::{
 
 use kilit::{Client, LockName, Mutex};
 use kilit_testbed::server::{Redis, Server};
-use tokio::task::JoinSet;
+use tokio::{process::Command, task::JoinSet};
 
 use crate::{
     bare::{CANCEL, Flock, ScriptLock, Scripts, TAKE, TAKE_WITHOUT_TOKEN},
@@ -48,10 +50,10 @@ pub(crate) async fn alone(args: &Args) -> Result<()> {
         true => Arm::Scripts(Scripts::connect(&args.engine, TAKE, CANCEL).await?),
         false => Arm::Kilit(kilit::open(&args.engine).await?),
     };
-    let before = cpu::used_by(arm.pid());
+    let before = cpu::used_by(process::id());
     let (begun, per_second) = (Instant::now(), arm.per_second(args.tasks, args.time).await?);
     let turns = per_second * begun.elapsed().as_secs_f64();
-    let used = (cpu::used_by(arm.pid()) - before).as_secs_f64() * 1e6 / turns;
+    let used = (cpu::used_by(process::id()) - before).as_secs_f64() * 1e6 / turns;
     println!("{per_second:.0} a second, {used:.1} us of CPU time each");
     Ok(())
 }
@@ -83,6 +85,8 @@ enum Arm {
     Flock(PathBuf),
     Scripts(Scripts),
     Program(Program),
+    /// redis-benchmark, which only sets a key, again and again: half as often as it does is what two commands can be.
+    RedisBenchmark(SocketAddr),
 }
 
 impl Bout {
@@ -109,6 +113,8 @@ impl Bout {
             ("bare client, no token, no line".into(), Arm::Scripts(without_token)),
         ];
         let mut beside = vec![Beside(0, 1, [Some(0.9), Some(0.8)]), Beside(1, 2, [None; 2])];
+        beside.push(Beside(0, arms.len(), [None; 2]));
+        arms.push(("redis-benchmark, half its SETs".into(), Arm::RedisBenchmark(server.addr())));
         for peer in Peer::ALL {
             let goal = matches!(peer, Peer::Rslock).then_some(1.0);
             beside.push(Beside(0, arms.len(), [None, goal]));
@@ -134,11 +140,11 @@ impl Bout {
                     goal: goals[i],
                 });
             }
-            for ((what, _), rounds) in self.arms.iter().zip(&all) {
+            for ((what, arm), rounds) in self.arms.iter().zip(&all) {
                 report.add_cost(Cost {
                     what: what.clone(),
                     tasks,
-                    client_us: Spread::of(&rounds.client_us),
+                    client_us: arm.pid().map(|_| Spread::of(&rounds.client_us)),
                     server_us: self.server.map(|_| Spread::of(&rounds.server_us)),
                 });
             }
@@ -155,17 +161,19 @@ impl Bout {
                 order.reverse();
             }
             for (rounds, (_, arm)) in order {
-                let (client, server) = (arm.pid(), self.server.unwrap_or_default());
-                let before = (cpu::used_by(client), cpu::used_by(server));
+                let (client, server) = (arm.pid(), self.server);
+                let used = || [client, server].map(|pid| pid.map_or(Duration::ZERO, cpu::used_by));
+                let before = used();
                 let begun = Instant::now();
                 let per_second = arm.per_second(tasks, time).await?;
                 let turns = per_second * begun.elapsed().as_secs_f64();
                 let of_a_turn = |used: Duration| used.as_secs_f64() * 1e6 / turns;
                 // The first round warms up.
                 if round > 0 {
+                    let after = used();
                     rounds.per_second.push(per_second);
-                    rounds.client_us.push(of_a_turn(cpu::used_by(client) - before.0));
-                    rounds.server_us.push(of_a_turn(cpu::used_by(server) - before.1));
+                    rounds.client_us.push(of_a_turn(after[0] - before[0]));
+                    rounds.server_us.push(of_a_turn(after[1] - before[1]));
                 }
             }
         }
@@ -174,11 +182,12 @@ impl Bout {
 }
 
 impl Arm {
-    /// The process of the client.
-    fn pid(&self) -> u32 {
+    /// The process of the client, where it outlives a round.
+    fn pid(&self) -> Option<u32> {
         match self {
-            Self::Program(program) => program.pid(),
-            _ => std::process::id(),
+            Self::Program(program) => Some(program.pid()),
+            Self::RedisBenchmark(_) => None,
+            _ => Some(process::id()),
         }
     }
 
@@ -192,9 +201,23 @@ impl Arm {
             Self::Flock(scratch) => names.map(|name| Cycle::Flock(Flock(scratch.join(name)))).collect(),
             Self::Scripts(scripts) => names.map(|name| Cycle::Scripts(scripts.lock(&name))).collect(),
             Self::Program(program) => return program.uncontended(tasks, time).await,
+            Self::RedisBenchmark(addr) => return Ok(redis_benchmark(*addr, tasks, time).await? / 2.0),
         };
         Ok(per_second(cycles, time).await)
     }
+}
+
+/// How many SETs it sends a second over so many connections.
+async fn redis_benchmark(addr: SocketAddr, connections: usize, time: Duration) -> Result<f64> {
+    // It counts requests and not seconds: so many take about that long.
+    let requests = (40_000.0 * time.as_secs_f64()).ceil();
+    let mut command = Command::new("redis-benchmark");
+    command.args(["-h", &addr.ip().to_string(), "-p", &addr.port().to_string(), "--csv"]);
+    command.args(["-c", &connections.to_string(), "-n", &requests.to_string()]);
+    let output = command.args(["SET", "bench", "value", "PX", "30000"]).output().await?;
+    let text = String::from_utf8(output.stdout)?;
+    let rate = text.lines().last().and_then(|row| row.split("\",\"").nth(1)?.parse().ok());
+    rate.ok_or_else(|| format!("redis-benchmark says: {text}").into())
 }
 
 /// What one task does again and again.
