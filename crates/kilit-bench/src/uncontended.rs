@@ -84,7 +84,7 @@ enum Arm {
     /// With its files in this directory.
     Flock(PathBuf),
     Scripts(Scripts),
-    Program(Program),
+    Program(Box<Program>),
     /// redis-benchmark, which only sets a key, again and again: half as often as it does is what two commands can be.
     RedisBenchmark(SocketAddr),
 }
@@ -118,7 +118,7 @@ impl Bout {
         for peer in Peer::ALL {
             let goal = matches!(peer, Peer::Rslock).then_some(1.0);
             beside.push(Beside(0, arms.len(), [None, goal]));
-            arms.push((peer.name().into(), Arm::Program(peer.start(url).await?)));
+            arms.push((peer.name().into(), Arm::Program(Box::new(peer.start(url).await?))));
         }
         Ok(Self { arms, beside, server: Some(server.pid()) })
     }

@@ -1,7 +1,7 @@
 //! What kilit's tests stand on: processes that never outlive a test, faults on the wire, and judges at the resource.
 //!
-//! Never published, and only ever a dev-dependency. Helpers here panic with a full account of what was seen, because
-//! that is how a test fails.
+//! Never published, and a dev-dependency of all but the bench, which is not published either. Helpers here panic with a
+//! full account of what was seen, because that is how a test fails.
 
 #![forbid(unsafe_code)]
 
