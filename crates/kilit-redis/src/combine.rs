@@ -1,8 +1,8 @@
 //! Many steps of one script in one call: what one script costs the server beyond its steps, and one request the client,
 //! is then shared.
 //!
-//! While few calls are under way a step leaves at once and alone. From then on steps gather, and leave together as soon
-//! as a call is answered: the more is asked, the more is shared.
+//! A few steps leave at once and alone. While those are under way the others gather, and leave together as soon as a call
+//! of theirs is answered: the more is asked, the more is shared.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,7 +15,11 @@ use crate::{
     script::Script,
 };
 
-/// How many calls are under way before steps gather.
+/// How many steps are under way alone before others gather.
+const ALONE: usize = 2;
+
+/// How many calls of gathered steps are under way. None waits for a step that is alone: its caller may be polled never
+/// again, and so never end it.
 const CALLS: usize = 4;
 
 /// How many steps one call has at most: it must not hold up the server for long.
@@ -29,13 +33,14 @@ type Gathered = (Vec<Cmd>, Vec<oneshot::Sender<Answer>>);
 pub(crate) struct Combiner {
     script: &'static Script,
     state: Mutex<State>,
-    /// Where calls are sent.
+    /// Where calls are sent that are nobody's alone.
     runtime: Handle,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    under_way: usize,
+    alone: usize,
+    calls: usize,
     gathered: Vec<(Cmd, oneshot::Sender<Answer>)>,
 }
 
@@ -52,20 +57,22 @@ impl Combiner {
 
     /// One step, and its answer. A step whose caller gives up may be taken all the same.
     pub(crate) async fn step(self: &Arc<Self>, connection: &Connection, step: Cmd) -> Answer {
+        if let Some(_alone) = Alone::enter(self) {
+            return self.call(connection, &[step]).await.pop().unwrap_or_else(ended);
+        }
         let (sender, answer) = oneshot::channel();
         if self.gather(step, sender) {
-            // Not by the caller, who may be polled never again.
             self.runtime.spawn(self.clone().send_gathered(connection.clone()));
         }
-        answer.await.unwrap_or_else(|_| Err(Failure::Silence("the connection ended".into())))
+        answer.await.unwrap_or_else(|_| ended())
     }
 
     /// Whether there is room for one more call.
     fn gather(&self, step: Cmd, sender: oneshot::Sender<Answer>) -> bool {
         let mut state = self.state();
         state.gathered.push((step, sender));
-        let room = state.under_way < CALLS;
-        state.under_way += usize::from(room);
+        let room = state.calls < CALLS;
+        state.calls += usize::from(room);
         room
     }
 
@@ -79,11 +86,11 @@ impl Combiner {
         }
     }
 
-    /// What has gathered; without any, one call fewer is under way.
+    /// What has gathered; where nothing has, one call fewer is under way.
     fn next(&self) -> Option<Gathered> {
         let mut state = self.state();
         if state.gathered.is_empty() {
-            state.under_way -= 1;
+            state.calls -= 1;
             return None;
         }
         let count = state.gathered.len().min(STEPS);
@@ -118,4 +125,26 @@ impl Combiner {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A step that is under way alone.
+struct Alone<'a>(&'a Combiner);
+
+impl<'a> Alone<'a> {
+    fn enter(combiner: &'a Combiner) -> Option<Self> {
+        let mut state = combiner.state();
+        let room = state.alone < ALONE;
+        state.alone += usize::from(room);
+        room.then(|| Self(combiner))
+    }
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.0.state().alone -= 1;
+    }
+}
+
+fn ended() -> Answer {
+    Err(Failure::Silence("the connection ended".into()))
 }
