@@ -1,8 +1,12 @@
 //! Replicas confirm, or lag behind and are promoted.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    thread,
+    time::Duration,
+};
 
-use kilit_core::{ErrorKind, Exclusion, FenceError, LossReason, Refused};
+use kilit_core::{ErrorKind, Exclusion, FenceError, Guard, Loss, LossReason, Refused, blocking};
 use kilit_testbed::{
     chaos::Mode,
     fence_sqlite::Stock,
@@ -10,10 +14,10 @@ use kilit_testbed::{
         Redis,
         redis::{Persistence, RedisWithReplicas},
     },
-    tempdir,
+    tempdir, wait_until,
 };
 
-use crate::support::{Ask, LONG, claim, client, eventually, hold, mutex, token, within};
+use crate::support::{Ask, LONG, SOON, claim, client, eventually, hold, lock, mutex, token, within};
 
 #[tokio::test]
 async fn an_acquisition_that_replicas_do_not_confirm_is_undone() {
@@ -108,4 +112,44 @@ async fn a_restart_keeps_holds_and_counters_that_are_on_disk() {
             persistence.is_none()
         );
     }
+}
+
+/// WAIT holds up everything on its connection.
+#[test]
+fn claims_that_wait_for_replicas_hold_up_no_renewal() {
+    let redis = RedisWithReplicas::start(1);
+    let url = format!("{}?min_replicas=1", redis.primary.url());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let client = runtime.block_on(client(url));
+    let guard = runtime.block_on(hold(&client, "held", Duration::from_millis(1500)));
+    redis.links[0].set(Mode::Blackhole);
+    let (stop, tried) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for thread in 0..8 {
+            let mutex = blocking::Client::from(client.clone()).mutex(lock(&format!("x{thread}")));
+            let (stop, tried) = (&stop, &tried);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let error = mutex.try_acquire().unwrap_err();
+                    assert!(!error.is_held_by_another(), "{error:?}");
+                    tried.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let ended = wait_for_renewals(&guard, 8);
+        stop.store(true, Ordering::Relaxed);
+        ended.unwrap();
+    });
+    assert!(tried.load(Ordering::Relaxed) > 0);
+    runtime.block_on(guard.release()).unwrap();
+}
+
+/// Waits, with this thread standing still, until it was renewed so often, or is lost.
+fn wait_for_renewals(guard: &Guard, times: usize) -> Result<(), Loss> {
+    for _ in 0..times {
+        let deadline = guard.deadline();
+        wait_until("a renewal", SOON, || guard.deadline() > deadline || guard.check().is_err());
+        guard.check()?;
+    }
+    Ok(())
 }
