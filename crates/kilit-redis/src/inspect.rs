@@ -19,6 +19,9 @@ use crate::{
 /// How many locks are looked at at once.
 const AT_ONCE: usize = 32;
 
+/// How much of another client's value is shown, in characters.
+const SHOWN: usize = 256;
+
 /// A lock as the server shows it.
 pub(crate) struct Look {
     /// What stands at the key; `None` where it is free.
@@ -105,12 +108,17 @@ impl RedisLease {
     }
 }
 
-/// Another client's value as text: some write random bytes.
+/// Another client's value as text that can be printed and typed back: some write random bytes, and it may be long.
 pub(crate) fn foreign_owner(value: &[u8]) -> String {
-    match std::str::from_utf8(value) {
-        Ok(text) => text.to_owned(),
-        Err(_) => value.escape_ascii().to_string(),
+    let mut text = match std::str::from_utf8(value) {
+        Ok(text) if !text.contains(char::is_control) => text.to_owned(),
+        _ => value.escape_ascii().to_string(),
+    };
+    if let Some((end, _)) = text.char_indices().nth(SHOWN) {
+        text.truncate(end);
+        text.push('…');
     }
+    text
 }
 
 fn read(value: &Value) -> Option<Look> {

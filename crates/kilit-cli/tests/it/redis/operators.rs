@@ -128,12 +128,23 @@ fn break_ends_the_hold_it_names_and_no_other() {
 #[test]
 fn break_removes_what_other_clients_left() {
     let place = Place::redis();
-    let values: [&[u8]; 4] = [b"me", b"\x00\xff", b"two words", "\u{1f512}".as_bytes()];
+    let long = b"long".repeat(250_000);
+    let values: [&[u8]; 8] = [
+        b"me",
+        b"",
+        b"\x00\xff",
+        b"two words",
+        "\u{1f512}".as_bytes(),
+        b"two\nlines \x1b[2J",
+        b"kilit1 x",
+        &long,
+    ];
     for value in values {
         foreign(place.server(), "x", value);
         let owner = place.status("x")["holders"][0]["owner"].as_str().unwrap().to_owned();
         let missed = place.run(["break", "x", "--owner", "another"]).expect_code(1).stderr;
         assert!(missed.contains(&format!("held now: owner {owner}")), "{missed}");
+        assert!(owner.len() < 1000);
         place.run(["break", "x", "--owner", &owner]).expect_code(0);
         place.expect_free("x");
     }
