@@ -46,7 +46,9 @@ impl RedisLease {
         let mut names = BTreeSet::new();
         for connection in self.topology.connections().await? {
             for key in scan(&connection, &[&glob(prefix)[..], b"*"].concat()).await? {
-                names.extend(key.strip_prefix(&prefix[..]).and_then(|name| LockName::new(name).ok()));
+                let name = key.strip_prefix(&prefix[..]).and_then(|name| LockName::new(name).ok());
+                // What kilit keeps beside the locks can begin with the prefix too.
+                names.extend(name.filter(|name| self.keys(name).is_ok()));
             }
             for line in scan(&connection, b"kilit1:line:{*").await? {
                 names.extend(name_of_line(&line, prefix));

@@ -105,6 +105,25 @@ fn status_of_all_is_of_what_is_held_or_waited_for() {
 }
 
 #[test]
+fn what_kilit_keeps_beside_the_locks_is_no_lock() {
+    let place = Place::redis();
+    for prefix in ["", "k", "kilit1", "kilit1:"] {
+        let url = format!("{}?prefix={prefix}", place.url());
+        let run = |args: &[&str]| Process::run(place.kilit(args).env("KILIT_ENGINE", &url), SOON);
+        let program = place.kilit(["x"]).get_program().to_str().unwrap().to_owned();
+        // A name that would make a key of kilit's own is refused, and says so.
+        let refused = prefix == "kilit1:";
+        let script =
+            ["run", "x", "--", "sh", "-c", "\"$0\" run -n x -- true; \"$0\" status --json", &program];
+        let exit = run(&script).expect_code(if refused { 64 } else { 0 });
+        let status = if refused { run(&["status", "--json"]).expect_code(0).stdout } else { exit.stdout };
+        let all: Value = serde_json::from_str(&status).unwrap();
+        let names: Vec<_> = all["locks"].as_array().unwrap().iter().map(|lock| &lock["name"]).collect();
+        assert_eq!(names, if refused { &[][..] } else { &["x"] }, "{prefix:?}");
+    }
+}
+
+#[test]
 fn break_ends_the_hold_it_names_and_no_other() {
     let place = Place::redis();
     let holder = |name: &str| place.status(name)["holders"][0].clone();
