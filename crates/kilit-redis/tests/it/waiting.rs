@@ -16,6 +16,9 @@ use crate::support::{
     Ask, LONG, SOON, client, eventually, granted, hold, is_busy, line, mutex, take_foreign, wait_for, within,
 };
 
+/// For a machine that is busy with something else.
+const SLACK: Duration = Duration::from_secs(3);
+
 /// Waits until the head watches the key.
 fn until_watched(monitor: &Monitor, times: usize) {
     monitor.wait("the head watches", |lines| {
@@ -45,7 +48,8 @@ async fn rounds(client: &Client, server: &Server<Redis>, mut wake: impl FnMut(us
 fn expect_pushed(rounds: &[Duration]) {
     let quick = rounds.iter().filter(|took| **took < Duration::from_millis(250)).count();
     assert!(quick > rounds.len() / 2, "{rounds:?}");
-    assert!(rounds.iter().all(|took| *took < Duration::from_secs(1)), "{rounds:?}");
+    // One may have met a machine that stood still.
+    assert!(rounds.iter().filter(|took| **took > Duration::from_secs(1)).count() <= 1, "{rounds:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,7 +89,7 @@ async fn a_waiter_whose_connections_are_killed_is_woken_none_the_less() {
     let begun = Instant::now();
     server.ask::<()>("DEL lock:x");
     granted(waiting).await.release().await.unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(1) + SLACK, "{:?}", begun.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -174,7 +178,7 @@ async fn a_dead_head_holds_up_the_line_no_longer_than_its_place_lasts() {
     let begun = Instant::now();
     let guard = granted(behind).await;
     // A place lasts three seconds without a look, and who is behind looks every second.
-    assert!(begun.elapsed() < Duration::from_millis(4500), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(4) + SLACK, "{:?}", begun.elapsed());
     guard.release().await.unwrap();
 }
 
@@ -182,15 +186,20 @@ async fn a_dead_head_holds_up_the_line_no_longer_than_its_place_lasts() {
 async fn an_orderly_end_of_the_head_wakes_the_next_at_once() {
     let server = Redis::start();
     let client = client(server.url()).await;
-    let guard = hold(&client, "x", LONG).await;
-    let head = wait_for(mutex(&client, "x", LONG));
-    eventually("the first stands in line", async || line(&server, "x") == 1).await;
-    let behind = wait_for(mutex(&client, "x", LONG));
-    eventually("the next stands in line", async || line(&server, "x") == 2).await;
-    head.abort();
-    eventually("the first has left", async || line(&server, "x") == 1).await;
-    let begun = Instant::now();
-    guard.release().await.unwrap();
-    granted(behind).await.release().await.unwrap();
-    assert!(begun.elapsed() < Duration::from_millis(400), "{:?}", begun.elapsed());
+    let mut rounds = Vec::new();
+    for _ in 0..5 {
+        let guard = hold(&client, "x", LONG).await;
+        let head = wait_for(mutex(&client, "x", LONG));
+        eventually("the first stands in line", async || line(&server, "x") == 1).await;
+        let behind = wait_for(mutex(&client, "x", LONG));
+        eventually("the next stands in line", async || line(&server, "x") == 2).await;
+        head.abort();
+        eventually("the first has left", async || line(&server, "x") == 1).await;
+        let begun = Instant::now();
+        guard.release().await.unwrap();
+        let guard = granted(behind).await;
+        rounds.push(begun.elapsed());
+        guard.release().await.unwrap();
+    }
+    expect_pushed(&rounds);
 }
