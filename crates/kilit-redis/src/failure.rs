@@ -119,8 +119,8 @@ impl Refusal {
             _ => (ErrorKind::Refused, "refused"),
         };
         // What the server says may hold names of keys, never a secret.
-        let said = format!("{} {}", self.code, self.text);
-        Error::new(kind, format!("the Redis server {server} {what} ({})", said.trim().escape_debug()))
+        let said = format!("{} {}", self.code, self.text).trim().replace(char::is_control, " ");
+        Error::new(kind, format!("the Redis server {server} {what} ({said})"))
     }
 }
 
