@@ -29,6 +29,8 @@ struct Table {
     claims: HashMap<OwnerId, Entry>,
     /// Who is told of the next change of a lock's key.
     watched: HashMap<Vec<u8>, Vec<OwnerId>>,
+    /// How many claims there are when it is looked next which of them can be forgotten.
+    tidy_at: usize,
 }
 
 #[derive(Debug)]
@@ -51,8 +53,10 @@ impl Pending {
     /// A request of this claim leaves. It counts as unanswered until [`answered`](Self::answered).
     pub(crate) fn ask(&self, owner: OwnerId, now: Moment) {
         let mut table = self.table();
-        if table.claims.len() >= MANY {
+        if table.claims.len() >= table.tidy_at.max(MANY) {
             table.claims.retain(|_, entry| entry.unanswered == 0 || now.since(entry.since) < LATE);
+            // Where many wait, not each of them goes through them all.
+            table.tidy_at = 2 * table.claims.len();
         }
         let entry = table.claims.entry(owner).or_insert_with(|| Entry {
             unanswered: 0,
@@ -190,5 +194,25 @@ impl Waiter {
     /// Returns when something has changed.
     pub(crate) async fn woken(&self) {
         self.woken.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_that_nobody_answers_are_forgotten_and_those_that_wait_are_not() {
+        let (pending, begun) = (Pending::default(), Moment::from_nanos(0));
+        let waiting = OwnerId::random();
+        pending.ask(waiting, begun);
+        pending.answered(waiting, false);
+        for _ in 1..2 * MANY {
+            pending.ask(OwnerId::random(), begun);
+        }
+        assert_eq!(pending.table().claims.len(), 2 * MANY);
+        pending.ask(OwnerId::random(), begun + LATE);
+        assert_eq!(pending.table().claims.len(), 2);
+        assert!(pending.waiter(waiting).is_some() && !pending.is_uncertain(waiting));
     }
 }
