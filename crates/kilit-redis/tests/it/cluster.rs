@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, Mutex, Weak},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use kilit_core::{Client, ErrorKind, LossReason, Standing};
@@ -11,7 +11,8 @@ use kilit_testbed::{server::redis::RedisCluster, wait_until};
 use crate::{
     contest::Contest,
     support::{
-        Ask, LONG, SOON, client, granted, hold, is_busy, mutex, token, until_standing, wait_for, within,
+        Ask, LONG, SOON, client, eventually, expect_pushed, granted, hold, is_busy, mutex, token,
+        until_standing, wait_for, within,
     },
 };
 
@@ -45,16 +46,23 @@ fn place_of_x(cluster: &RedisCluster) -> (u16, usize, usize) {
 async fn every_slot_has_locks_whatever_braces_their_names_have() {
     let cluster = shared();
     let (one, other) = (client(cluster.url()).await, client(cluster.url()).await);
-    let mut used = [false; 3];
+    let (mut used, mut took) = ([false; 3], Vec::new());
     for name in ["a", "b", "c", "d", "{", "}", "{}", "{a}", "a}b", "{}{a}", "a{b}c{d}", "}{"] {
         let guard = hold(&one, name, LONG).await;
         assert!(is_busy(&other, name).await, "{name}");
         let waiting = wait_for(mutex(&other, name, LONG));
+        let in_line =
+            async || !one.inspect(Some(guard.name())).await.unwrap()[0].queue.as_ref().unwrap().is_empty();
+        eventually("it stands in line", in_line).await;
+        let begun = Instant::now();
         guard.release().await.unwrap();
-        granted(waiting).await.release().await.unwrap();
+        let next = granted(waiting).await;
+        took.push(begun.elapsed());
+        next.release().await.unwrap();
         used[cluster.owner(cluster.slot(format!("lock:{name}").as_bytes())).unwrap()] = true;
     }
     assert_eq!(used, [true; 3]);
+    expect_pushed(&took);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,11 +9,15 @@ use kilit_core::Client;
 use kilit_testbed::{
     Process, bins,
     chaos::{ChaosProxy, Mode},
-    server::{Redis, Server, redis::Monitor},
+    server::{
+        Redis, Server,
+        redis::{Monitor, Persistence},
+    },
 };
 
 use crate::support::{
-    Ask, LONG, SOON, client, eventually, granted, hold, is_busy, line, mutex, take_foreign, wait_for, within,
+    Ask, LONG, SOON, client, eventually, expect_pushed, granted, hold, is_busy, line, mutex, take_foreign,
+    wait_for, within,
 };
 
 /// For a machine that is busy with something else.
@@ -41,15 +45,6 @@ async fn rounds(client: &Client, server: &Server<Redis>, mut wake: impl FnMut(us
         all.push(begun.elapsed());
     }
     all
-}
-
-/// Looking would take half a second. A key that expires is found by Redis within a tenth, and is pushed then.
-#[track_caller]
-fn expect_pushed(rounds: &[Duration]) {
-    let quick = rounds.iter().filter(|took| **took < Duration::from_millis(250)).count();
-    assert!(quick > rounds.len() / 2, "{rounds:?}");
-    // One may have met a machine that stood still.
-    assert!(rounds.iter().filter(|took| **took > Duration::from_secs(1)).count() <= 1, "{rounds:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,6 +85,27 @@ async fn a_waiter_whose_connections_are_killed_is_woken_none_the_less() {
     server.ask::<()>("DEL lock:x");
     granted(waiting).await.release().await.unwrap();
     assert!(begun.elapsed() < Duration::from_secs(1) + SLACK, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_outlives_its_server() {
+    let mut server = Server::start(Redis::new().persistence(Persistence::Aof { fsync: "always" }));
+    let client = client(server.url()).await;
+    let guard = hold(&client, "x", LONG).await;
+    let waiters: Vec<_> = (0..3)
+        .map(|_| {
+            let mutex = mutex(&client, "x", LONG);
+            tokio::spawn(async move { mutex.acquire_within(SOON).await.unwrap().release().await.unwrap() })
+        })
+        .collect();
+    eventually("all stand in line", async || line(&server, "x") == 3).await;
+    server.kill();
+    server.restart();
+    eventually("all stand in line again", async || line(&server, "x") == 3).await;
+    guard.release().await.unwrap();
+    for waiter in waiters {
+        within("its turn", waiter).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
