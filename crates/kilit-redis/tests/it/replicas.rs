@@ -10,6 +10,7 @@ use kilit_core::{ErrorKind, Exclusion, FenceError, Guard, Loss, LossReason, Refu
 use kilit_testbed::{
     chaos::Mode,
     fence_sqlite::Stock,
+    overlap::{Event, Judge, Visitor},
     server::{
         Redis,
         redis::{Persistence, RedisWithReplicas},
@@ -59,16 +60,20 @@ async fn an_acquisition_that_replicas_do_not_confirm_is_undone() {
     eventually("the replica confirms again", async || mutex(&one, "x", LONG).acquire().await.is_ok()).await;
 }
 
-/// What a primary had granted and a replica never heard of: two holders, which kilit cannot prevent here, but the first
-/// one notices in time and the fence refuses what it writes after the second.
+/// What a primary had granted and a replica never heard of: two holders, which kilit cannot prevent here. They are
+/// counted; the first one notices in time, and the fence refuses what it writes after the second.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failover_forgets_a_hold_and_the_fence_refuses_its_writes() {
     let mut redis = RedisWithReplicas::start(1);
     let dir = tempdir().unwrap();
     let mut stock = Stock::open(&dir.path().join("stock")).unwrap();
+    let log = dir.path().join("log");
+    let visit = |id, guard: &Guard| Visitor::new(&log, id, guard.token().cloned()).unwrap();
     let first = client(format!("{}?timeout=200ms", redis.primary.url())).await;
     redis.links[0].set(Mode::Blackhole);
     let forgotten = hold(&first, "x", Duration::from_secs(3)).await;
+    let inside = visit("first", &forgotten);
+    inside.write(Event::Enter).unwrap();
     stock.write(b"x", "by the first", forgotten.token().unwrap()).unwrap();
     redis.primary.kill();
     redis.promote(0);
@@ -77,13 +82,21 @@ async fn a_failover_forgets_a_hold_and_the_fence_refuses_its_writes() {
     let next = hold(&second, "x", LONG).await;
     forgotten.check().expect("the first cannot know yet");
     assert!(token(&next) > token(&forgotten));
+    let beside = visit("second", &next);
+    beside.write(Event::Enter).unwrap();
     stock.write(b"x", "by the second", next.token().unwrap()).unwrap();
     let refused = stock.write(b"x", "by the first again", forgotten.token().unwrap()).unwrap_err();
     assert!(matches!(refused, FenceError::Refused(Refused::Stale { .. })), "{refused}");
     assert_eq!(stock.read(b"x").unwrap().as_deref(), Some("by the second"));
     within("the first notices", forgotten.lost().cancelled()).await;
+    inside.write(Event::Exit).unwrap();
     assert_eq!(forgotten.check().unwrap_err().reason, LossReason::Silence);
+    beside.write(Event::Exit).unwrap();
     next.release().await.unwrap();
+
+    let faults = Judge::read(&log).verdict().unwrap_err();
+    println!("a failover that forgets: {} overlap, as theory predicts: {faults:?}", faults.len());
+    assert_eq!(faults.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
