@@ -215,9 +215,11 @@ impl Keeper {
     async fn try_release(&self, claim: &Claim, now: Moment, until: Moment) -> Result<Released> {
         let mut sent = now;
         let until = until.min(sent + claim.ttl);
-        let mut delays = None;
+        let (mut delays, mut unanswered) = (None, false);
         loop {
             let error = match self.clock().timeout_at(until, self.engine.release(claim)).await {
+                // By the try whose answer was lost, or before that: nobody knows.
+                Some(Ok(Released::WasNotHeld)) if unanswered => return Err(self.unconfirmed(claim)),
                 Some(Ok(released)) => {
                     // Where there are no leases it tells little, and the clock costs as much.
                     if self.engine.assurance().leases {
@@ -228,6 +230,7 @@ impl Keeper {
                 Some(Err(error)) => error,
                 None => Error::new(ErrorKind::Unknown, "the release was not answered before the deadline"),
             };
+            unanswered |= error.effect() != Effect::None;
             let delays = delays.get_or_insert_with(|| retry_delays(claim.ttl / 10));
             let retry_at = self.clock().now() + delays.next().unwrap_or(Duration::from_secs(1));
             let hopeless =
@@ -238,6 +241,14 @@ impl Keeper {
             self.clock().sleep_until(retry_at).await;
             sent = self.clock().now();
         }
+    }
+
+    fn unconfirmed(&self, claim: &Claim) -> Error {
+        let text = "it is not held any more; the answer that would tell since when was lost";
+        Error::new(ErrorKind::Unknown, text)
+            .with_effect(Effect::Done)
+            .on_engine(self.engine.assurance().engine)
+            .on_lock(&claim.name)
     }
 
     /// Refuses new holds, ends those that live, and waits until every release was answered, for 5 s at most.

@@ -112,6 +112,25 @@ async fn a_release_waits_for_the_renewal_that_is_under_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_release_whose_answer_was_lost_is_no_loss() {
+    for (first, kind) in [(ErrorKind::Unknown, ErrorKind::Unknown), (ErrorKind::Unreachable, ErrorKind::Lost)]
+    {
+        let stage = Stage::new();
+        let guard = stage.mutex("a").try_acquire().await.unwrap();
+        let owner = guard.owner();
+        stage.next();
+        // The second try finds nothing to release: the first one's work, where that was sent.
+        stage.on_cancel([Answer::Fails(first), Answer::No]);
+        let release = tokio::spawn(guard.release());
+        assert_eq!(stage.next(), Asked::Cancel(owner));
+        assert_eq!(stage.advance_to_next(), Asked::Cancel(owner));
+        let error = release.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        stage.client.shutdown().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_longest_hold_stops_renewal_and_ends_at_the_last_deadline() {
     let stage = Stage::new();
     let terms = Terms { ttl: TTL, max_hold: Some(TTL / 2), ..Terms::default() };
