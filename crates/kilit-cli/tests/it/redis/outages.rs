@@ -2,13 +2,16 @@
 
 use std::{
     net::UdpSocket,
+    path::PathBuf,
     process::Command,
     time::{Duration, Instant, SystemTime},
 };
 
 use kilit_testbed::{
     Process,
+    bins::testbed,
     chaos::Mode,
+    overlap::Judge,
     ports::ClosedPort,
     server::{Redis, redis::Persistence},
     wait_until,
@@ -36,6 +39,73 @@ fn a_server_that_is_started_again_with_its_data_harms_nobody() {
     drop(holder.take_stdin());
     holder.wait(SOON).expect_code(7);
     next.wait(SOON).expect_code(0);
+}
+
+#[test]
+fn restarts_in_the_middle_of_a_contest_let_no_two_in() {
+    let mut place = Place::with_redis(Redis::new().persistence(Persistence::Aof { fsync: "always" }));
+    let mut contest = Contest::start(&place, &place.url());
+    for restart in 1..=4 {
+        contest.wait_for(restart * Contest::VISITS / 5);
+        place.server_mut().restart();
+    }
+    contest.end();
+}
+
+#[test]
+fn a_link_that_fails_in_the_middle_of_a_contest_lets_no_two_in() {
+    let scene = Scene::new(Place::redis());
+    let url = scene.place.url_at(scene.link.addr()) + "?timeout=100ms";
+    let mut contest = Contest::start(&scene.place, &url);
+    let modes = [Mode::Reset, Mode::DropReplies, Mode::Refuse, Mode::Blackhole];
+    for (fault, mode) in modes.into_iter().cycle().take(16).enumerate() {
+        contest.wait_for((fault + 1) * Contest::VISITS / 17);
+        scene.link.set(mode);
+        // Nothing is waited for: this is how long it lasts.
+        std::thread::sleep(Duration::from_millis(70 * (fault as u64 % 5)));
+        scene.link.set(Mode::Pass);
+    }
+    contest.end();
+}
+
+/// Four processes that run a command again and again.
+struct Contest {
+    log: PathBuf,
+    loops: Vec<Process>,
+}
+
+impl Contest {
+    const RUNS: usize = 25;
+    const VISITS: usize = 4 * Self::RUNS;
+
+    fn start(place: &Place, url: &str) -> Self {
+        let script = "i=0; while [ $i -lt $1 ]; do \"$2\" run --ttl 5s x -- \"$3\" hold \"$4\" 5 || exit; i=$((i+1)); done";
+        let log = place.path("log");
+        let start = |_| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", script, "sh", &Self::RUNS.to_string()]).arg(place.kilit(["x"]).get_program());
+            Process::spawn(shell.arg(testbed()).arg(&log).env("KILIT_ENGINE", url))
+        };
+        let loops = (0..4).map(start).collect();
+        Self { log, loops }
+    }
+
+    fn wait_for(&mut self, visits: usize) {
+        wait_until("the contest goes on", SOON, || {
+            for one in &mut self.loops {
+                one.try_wait().map(|exit| exit.expect_code(0));
+            }
+            // Each has two lines.
+            Judge::read(&self.log).entries().len() >= visits * 2
+        });
+    }
+
+    fn end(self) {
+        for mut one in self.loops {
+            one.wait(SOON * 2).expect_code(0);
+        }
+        assert_eq!(Judge::read(&self.log).expect_clean().visits, Self::VISITS);
+    }
 }
 
 #[test]
