@@ -10,7 +10,6 @@ use std::{
     },
 };
 
-use futures_util::future::select_ok;
 use kilit_core::{Error, ErrorKind, Result};
 use redis::Value;
 
@@ -21,6 +20,7 @@ use crate::{
     flight::Flight,
     keys::SLOTS,
     node::{Node, Shared},
+    topology::first_answer,
 };
 
 /// A cluster as its nodes described it last.
@@ -108,8 +108,7 @@ impl Cluster {
             return Ok(());
         }
         let known: HashSet<_> = self.map().nodes.keys().chain(&self.seeds).cloned().collect();
-        // All at once: a dead one among them must not hold up the others.
-        let (ranges, _) = select_ok(known.into_iter().map(|address| Box::pin(self.ask(address)))).await?;
+        let ranges = first_answer(known.into_iter().map(|address| self.ask(address)).collect()).await?;
         self.doubtful.store(false, Ordering::Release);
         self.adopt(ranges);
         Ok(())

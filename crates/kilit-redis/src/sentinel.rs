@@ -4,7 +4,6 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures_util::future::select_ok;
 use kilit_core::{Error, ErrorKind, Result};
 use redis::Value;
 
@@ -14,6 +13,7 @@ use crate::{
     failure::Failure,
     flight::Flight,
     node::{Node, Shared},
+    topology::first_answer,
 };
 
 /// The sentinels, and the master they named last.
@@ -46,9 +46,8 @@ impl Sentinel {
         if let Some(master) = self.last() {
             return Ok(master);
         }
-        // All at once: a dead one among them must not hold up the others.
-        let (address, _) =
-            select_ok(self.sentinels.iter().map(|sentinel| Box::pin(self.ask(sentinel)))).await?;
+        let address =
+            first_answer(self.sentinels.iter().map(|sentinel| self.ask(sentinel)).collect()).await?;
         let login = self.shared.config.login.clone();
         let master = Node::new(address, login, Role::Master, self.shared.clone());
         *self.slot() = Some(master.clone());

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use kilit_core::{Effect, Error, ErrorKind, Result, Retry};
 use redis::{Cmd, Value};
 
@@ -212,4 +213,19 @@ impl Drop for Impatient<'_> {
             connection.give_up();
         }
     }
+}
+
+/// The first answer of several servers that are asked at once: a dead one among them holds up nobody. Where all fail, the
+/// error that says more than that one cannot be reached.
+pub(crate) async fn first_answer<T>(asked: Vec<impl Future<Output = Result<T>>>) -> Result<T> {
+    let mut asked: FuturesUnordered<_> = asked.into_iter().collect();
+    let mut said = Error::new(ErrorKind::Unreachable, "there is nobody to ask");
+    while let Some(answer) = asked.next().await {
+        match answer {
+            Ok(answer) => return Ok(answer),
+            Err(error) if said.kind() == ErrorKind::Unreachable => said = error,
+            Err(_) => {}
+        }
+    }
+    Err(said)
 }

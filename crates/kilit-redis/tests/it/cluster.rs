@@ -121,7 +121,7 @@ async fn a_slot_moves_while_it_is_held_and_contended() {
 #[tokio::test(flavor = "multi_thread")]
 async fn contenders_go_on_after_a_failover() {
     let mut cluster = RedisCluster::start_with_replicas();
-    let url = format!("{}?timeout=500ms&connect_timeout=500ms", cluster.url());
+    let url = format!("{}?timeout=500ms&connect_timeout=2s", cluster.url());
     let (slot, old, _) = place_of_x(&cluster);
     let holder = client(&url).await;
     let ttl = Duration::from_secs(9);
@@ -132,6 +132,8 @@ async fn contenders_go_on_after_a_failover() {
     cluster.kill(old);
     let new = cluster.wait_for_takeover(slot, old);
     contest.go_on(5).await;
+    // Of the nodes in the URL one is dead.
+    hold(&client(&url).await, "newcomer", LONG).await.release().await.unwrap();
     until_standing(&replicated, "it is held there too", |now| *now == Standing::Held).await;
     cluster.nodes[new].ask::<()>("DEL lock:held{lock:x}");
     within("the loss", replicated.lost().cancelled()).await;

@@ -70,7 +70,7 @@ async fn a_caller_that_gives_up_leaves_nothing_while_answers_are_lost() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_a_stopped_server_finds_later_is_barred() {
     let server = Redis::start();
-    let client = connected(format!("{}?timeout=100ms&connect_timeout=100ms", server.url())).await;
+    let client = connected(format!("{}?timeout=100ms&connect_timeout=400ms", server.url())).await;
     server.ask::<()>("CONFIG RESETSTAT");
     for round in 0..3 {
         let name = format!("x{round}");
@@ -88,8 +88,8 @@ async fn a_claim_that_a_stopped_server_finds_later_is_barred() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_paused_server_is_not_busy() {
     let server = Redis::start();
-    let client = connected(format!("{}?timeout=100ms&connect_timeout=100ms", server.url())).await;
-    server.ask::<()>("CLIENT PAUSE 700 ALL");
+    let client = connected(format!("{}?timeout=100ms&connect_timeout=400ms", server.url())).await;
+    server.ask::<()>("CLIENT PAUSE 1200 ALL");
     let error = within("its end", mutex(&client, "x", LONG).try_acquire()).await.unwrap_err();
     assert!(says_that_nobody_knows(error.kind()), "{error:?}");
     expect_withdrawn(&server, "x").await;

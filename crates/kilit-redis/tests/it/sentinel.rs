@@ -27,7 +27,7 @@ async fn clients(count: usize, url: &str) -> Vec<Client> {
 #[tokio::test(flavor = "multi_thread")]
 async fn contenders_go_on_after_a_failover() {
     let redis = RedisSentinel::start();
-    let url = format!("{}?timeout=500ms&connect_timeout=500ms", redis.url());
+    let url = format!("{}?timeout=500ms&connect_timeout=2s", redis.url());
     let holder = client(&url).await;
     assert_eq!(holder.assurance().exclusion, Exclusion::AsyncReplicas);
     let ttl = Duration::from_secs(9);
@@ -68,7 +68,7 @@ async fn with_tls_and_passwords_of_its_own() {
     let mut redis = RedisSentinel::start_with(&spec, &["requirepass other"]);
     let password = redis.servers[0].dir().join("sentinels");
     std::fs::write(&password, "other\n").unwrap();
-    let url = format!("{}&connect_timeout=500ms&timeout=500ms", redis.url());
+    let url = format!("{}&connect_timeout=2s&timeout=1s", redis.url());
     assert_eq!(refusal(&url).await.kind(), ErrorKind::Refused, "the sentinels have a password");
     let url = format!("{url}&sentinel_password_file={}", password.display());
     let client = client(&url).await;
@@ -76,6 +76,10 @@ async fn with_tls_and_passwords_of_its_own() {
     let old = redis.kill_primary();
     redis.wait_for_failover(old);
     guard.release().await.unwrap();
+    // Of the sentinels in the URL one is dead, and one is silent.
+    redis.sentinels[0].kill();
+    redis.sentinels[1].stop();
+    hold(&crate::support::client(&url).await, "x", LONG).await.release().await.unwrap();
     let error = refusal(url.replace("mymaster", "other")).await;
     assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
     assert!(error.to_string().contains("no master `other`"), "{error}");
