@@ -57,6 +57,8 @@ type Driver = Arc<Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>>;
 struct Pulse {
     sent: AtomicU64,
     answered: AtomicU64,
+    /// Somebody did not wait for an answer, which counts as one until it is looked into.
+    given_up: AtomicBool,
     idle: AtomicBool,
     busy: Notify,
     dead: AtomicBool,
@@ -113,7 +115,7 @@ impl Connection {
         let driver: Driver = Arc::new(Mutex::new(Some(Box::pin(driver))));
         let tasks = [
             tokio::spawn(drive(driver.clone(), End(pulse.clone(), pending))),
-            keeper.spawn(end_when_silent(driver, pulse.clone(), config.network.timeout)),
+            keeper.spawn(end_when_silent(driver, redis.clone(), pulse.clone(), config.network.timeout)),
         ];
         let _tasks = tasks.map(AbortOnDropHandle::new);
         let combiners = [&*TAKE, &*CANCEL].map(|script| Combiner::new(script, Handle::current()));
@@ -180,8 +182,10 @@ impl Connection {
 
     /// One command.
     pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
-        let _request = Request::new(&self.0.pulse);
-        match self.0.redis.clone().send_packed_command(command).await {
+        let mut request = Request::new(&self.0.pulse);
+        let answer = self.0.redis.clone().send_packed_command(command).await;
+        request.answered = true;
+        match answer {
             Ok(Value::ServerError(error)) => Err(error.into()),
             Ok(value) => Ok(value),
             Err(error) => Err(error.into()),
@@ -190,9 +194,11 @@ impl Connection {
 
     /// Several commands with nothing in between; an answer for each, refusals too.
     pub(crate) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Value>, Failure> {
-        let _request = Request::new(&self.0.pulse);
+        let mut request = Request::new(&self.0.pulse);
         let count = commands.cmd_iter().count();
-        Ok(self.0.redis.clone().send_packed_commands(commands, 0, count).await?)
+        let answers = self.0.redis.clone().send_packed_commands(commands, 0, count).await;
+        request.answered = true;
+        Ok(answers?)
     }
 }
 
@@ -248,8 +254,13 @@ async fn drive(driver: Driver, _end: End) {
 
 /// Ends a connection that was silent for longer than `timeout` while something was asked: answers come in order, so one
 /// that is late holds up all.
-async fn end_when_silent(driver: Driver, pulse: Arc<Pulse>, timeout: Duration) {
-    pulse.silence(timeout).await;
+async fn end_when_silent(
+    driver: Driver,
+    redis: MultiplexedConnection,
+    pulse: Arc<Pulse>,
+    timeout: Duration,
+) {
+    pulse.silence(redis, timeout).await;
     pulse.dead.store(true, Ordering::Release);
     drop(lock(&driver).take());
 }
@@ -270,9 +281,16 @@ impl Drop for End {
 
 impl Pulse {
     /// Returns after more than `timeout`, and up to a half more, in which something was asked and nothing answered.
-    async fn silence(&self, timeout: Duration) {
+    async fn silence(&self, mut redis: MultiplexedConnection, timeout: Duration) {
         let (mut last, mut quiet) = (0, 0);
         while quiet < 3 {
+            if self.given_up.swap(false, Ordering::AcqRel) {
+                // Without patience, or without an answer? One more question tells, which the scripts ask as well.
+                let time = redis::cmd("TIME");
+                if tokio::time::timeout(timeout, redis.send_packed_command(&time)).await.is_err() {
+                    return;
+                }
+            }
             let answered = self.answered.load(Ordering::Acquire);
             if self.sent.load(Ordering::Acquire) == answered {
                 // Nothing is asked: nobody needs to wake up for it.
@@ -293,8 +311,11 @@ impl Pulse {
     }
 }
 
-/// A request that is under way until it is dropped: one that was given up is nobody's worry.
-struct Request<'a>(&'a Pulse);
+/// A request that is under way until it is dropped.
+struct Request<'a> {
+    pulse: &'a Pulse,
+    answered: bool,
+}
 
 impl<'a> Request<'a> {
     fn new(pulse: &'a Pulse) -> Self {
@@ -302,13 +323,16 @@ impl<'a> Request<'a> {
         if pulse.idle.load(Ordering::SeqCst) {
             pulse.busy.notify_one();
         }
-        Self(pulse)
+        Self { pulse, answered: false }
     }
 }
 
 impl Drop for Request<'_> {
     fn drop(&mut self) {
-        self.0.answered.fetch_add(1, Ordering::AcqRel);
+        if !self.answered {
+            self.pulse.given_up.store(true, Ordering::Release);
+        }
+        self.pulse.answered.fetch_add(1, Ordering::AcqRel);
     }
 }
 

@@ -15,6 +15,7 @@ mod replicas;
 mod runtimes;
 mod scripts;
 mod sentinel;
+mod silence;
 mod support;
 mod tokens;
 mod waiting;
