@@ -254,12 +254,7 @@ async fn drive(driver: Driver, _end: End) {
 
 /// Ends a connection that was silent for longer than `timeout` while something was asked: answers come in order, so one
 /// that is late holds up all.
-async fn end_when_silent(
-    driver: Driver,
-    redis: MultiplexedConnection,
-    pulse: Arc<Pulse>,
-    timeout: Duration,
-) {
+async fn end_when_silent(driver: Driver, redis: MultiplexedConnection, pulse: Arc<Pulse>, timeout: Duration) {
     pulse.silence(redis, timeout).await;
     pulse.dead.store(true, Ordering::Release);
     drop(lock(&driver).take());
