@@ -5,6 +5,7 @@
 //! a third of its TTL costs no message and no wake-up.
 
 use std::{
+    collections::BTreeMap,
     mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -304,8 +305,8 @@ impl Keeper {
         let _lifeline = lifeline;
         let mut tasks: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
         while let Some(plan) = self.plan() {
-            if !plan.renew.is_empty() {
-                tasks.push(Box::pin(self.clone().renew(plan.renew)));
+            for batch in by_ttl(plan.renew) {
+                tasks.push(Box::pin(self.clone().renew(batch)));
             }
             for claim in plan.release {
                 tasks.push(Box::pin(self.clone().release_now(claim)));
@@ -459,6 +460,15 @@ impl Table {
     fn idle(&self) -> bool {
         self.releases.is_empty() && self.releasing == 0
     }
+}
+
+/// Claims of about the same TTL together: the shortest of a batch says how long the answer to it may take.
+fn by_ttl(claims: Vec<Arc<Claim>>) -> impl Iterator<Item = Vec<Arc<Claim>>> {
+    let mut batches = BTreeMap::<u32, Vec<_>>::new();
+    for claim in claims {
+        batches.entry(claim.ttl.as_millis().max(1).ilog2()).or_default().push(claim);
+    }
+    batches.into_values()
 }
 
 /// Growing delays with jitter, up to `longest` and never above a second.

@@ -29,6 +29,24 @@ async fn every_hold_of_a_client_is_renewed_in_one_batch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_short_lease_hurries_no_long_one() {
+    let stage = Stage::new();
+    let hold = async |ttl| {
+        let mutex = stage.client.mutex(LockName::new("a").unwrap());
+        let guard = mutex.with(Terms { ttl, ..Terms::default() }).unwrap().try_acquire().await.unwrap();
+        stage.next();
+        guard
+    };
+    let long = hold(TTL).await;
+    // From here on it goes along with others.
+    stage.clock.advance(TTL / 5);
+    let short = hold(TTL / 30).await;
+    stage.clock.advance(TTL / 90);
+    assert_eq!(stage.next(), Asked::Extend(vec![short.owner()]));
+    assert_eq!(stage.next(), Asked::Extend(vec![long.owner()]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_failed_renewal_is_tried_again_while_there_is_time() {
     let stage = Stage::new();
     let guard = stage.mutex("a").try_acquire().await.unwrap();
