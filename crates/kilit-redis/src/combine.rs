@@ -1,8 +1,8 @@
 //! Many steps of one script in one call: what one script costs the server beyond its steps, and one request the client,
 //! is then shared.
 //!
-//! A few steps leave at once and alone. While those are under way the others gather, and leave together as soon as a call
-//! of theirs is answered: the more is asked, the more is shared.
+//! A step leaves at once and alone where nothing else is under way. Otherwise it gathers with others, and they leave
+//! together as soon as a call of theirs is answered: the more is asked, the more is shared.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,12 +15,9 @@ use crate::{
     script::Script,
 };
 
-/// How many steps are under way alone before others gather.
-const ALONE: usize = 2;
-
-/// How many calls of gathered steps are under way. None waits for a step that is alone: its caller may be polled never
-/// again, and so never end it.
-const CALLS: usize = 4;
+/// How many calls of gathered steps are under way: while the server is at one, the next gathers. None waits for a step
+/// that is alone: its caller may be polled never again, and so never end it.
+const CALLS: usize = 2;
 
 /// How many steps one call has at most: it must not hold up the server for long.
 const STEPS: usize = 64;
@@ -39,7 +36,7 @@ pub(crate) struct Combiner {
 
 #[derive(Debug, Default)]
 struct State {
-    alone: usize,
+    alone: bool,
     calls: usize,
     gathered: Vec<(Cmd, oneshot::Sender<Answer>)>,
 }
@@ -133,15 +130,15 @@ struct Alone<'a>(&'a Combiner);
 impl<'a> Alone<'a> {
     fn enter(combiner: &'a Combiner) -> Option<Self> {
         let mut state = combiner.state();
-        let room = state.alone < ALONE;
-        state.alone += usize::from(room);
+        let room = !state.alone && state.calls == 0;
+        state.alone |= room;
         room.then(|| Self(combiner))
     }
 }
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
-        self.0.state().alone -= 1;
+        self.0.state().alone = false;
     }
 }
 
