@@ -53,6 +53,8 @@ pub(crate) enum Redirect {
     Ask(String),
     /// This server is no master any more.
     Demoted,
+    /// This server is cut off from the rest of the cluster, where another may have the slot by now.
+    CutOff,
 }
 
 impl Refusal {
@@ -63,6 +65,7 @@ impl Refusal {
             "MOVED" => Some(Redirect::Moved),
             "ASK" => self.text.split(' ').nth(1).map(|address| Redirect::Ask(address.to_owned())),
             "READONLY" => Some(Redirect::Demoted),
+            "CLUSTERDOWN" => Some(Redirect::CutOff),
             _ => None,
         }
     }
@@ -105,6 +108,9 @@ impl Refusal {
             ),
             "MOVED" | "ASK" | "CROSSSLOT" => {
                 (ErrorKind::Refused, "is part of a cluster; open it as redis+cluster:")
+            }
+            "ERR" if self.text.contains("max number of clients") => {
+                (ErrorKind::Unreachable, "has no room for another connection; raise its maxclients")
             }
             "ERR" if self.text.contains("overflow") => {
                 let text = "the next fencing token would leave the range 1 to 2^63-1; the token counter must be \

@@ -149,6 +149,10 @@ impl Topology {
                     // Which server it is now may not be settled yet.
                     return Err(refusal.error(connection.server()).with_retry(Retry::Later));
                 }
+                (Some(Redirect::CutOff), Self::Cluster(cluster)) => {
+                    cluster.doubt();
+                    return Err(refusal.error(connection.server()));
+                }
                 _ => return Err(refusal.error(connection.server())),
             }
         }

@@ -5,6 +5,7 @@ mod cluster;
 mod combined;
 mod contest;
 mod crowd;
+mod cut_off;
 mod fake;
 mod leases;
 mod login;

@@ -207,6 +207,13 @@ async fn a_server_that_is_not_ready_is_asked_again() {
 }
 
 #[tokio::test]
+async fn no_room_for_another_client() {
+    let error = refusal(fake(|_| "-ERR max number of clients reached\r\n")).await;
+    expect(&error, ErrorKind::Unreachable, &["maxclients"]);
+    assert_eq!(error.retry(), kilit_core::Retry::Later);
+}
+
+#[tokio::test]
 async fn what_is_no_redis_at_all() {
     let error = refusal(fake(|_| "HTTP/1.1 400 Bad Request\r\n\r\n")).await;
     assert_ne!(error.kind(), ErrorKind::Busy, "{error:?}");
