@@ -8,6 +8,7 @@ use std::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicU32, Ordering},
     },
+    time::Duration,
 };
 
 use kilit_conformance::{Harm, Link, Party, Subject};
@@ -190,6 +191,7 @@ pub(crate) async fn redis() -> Subject {
     };
     Subject::new(connect)
         .url(url)
+        .patience(Duration::from_secs(30))
         .break_hold(move |name| {
             on(&broken, [b"DEL", &[b"lock:", name.as_bytes()].concat(), b""]);
             std::future::ready(())
@@ -231,6 +233,7 @@ pub(crate) async fn redis_cluster() -> Subject {
     let (broken, counted) = (slot_of.clone(), slot_of);
     Subject::new(connect)
         .url(url)
+        .patience(Duration::from_secs(30))
         .break_hold(move |name| {
             on(broken(&name), &[b"DEL", &[keys.as_bytes(), name.as_bytes()].concat()]);
             std::future::ready(())
