@@ -15,7 +15,7 @@ use crate::{
     config::{Config, SETTINGS},
     keys::{Key, Keys},
     node::Shared,
-    pending::Pending,
+    pending::{LATE, Pending},
     probe,
     script::{CANCEL, EXTEND, TAKE},
     topology::{Reply, Request, Topology},
@@ -191,8 +191,8 @@ impl Lease for RedisLease {
             Take::Held { free_in, ahead } => {
                 // One in front is the holder.
                 let is_head = ahead.is_none_or(|ahead| ahead <= 1);
-                if let Some(waiter) = self.pending().waiter(claim.owner) {
-                    waiter.set_head(is_head);
+                if is_head && let Some(waiter) = self.pending().waiter(claim.owner) {
+                    waiter.set_head();
                 }
                 Ok(Take::Held { free_in: free_in.filter(|_| is_head), ahead })
             }
@@ -233,7 +233,7 @@ impl Lease for RedisLease {
     async fn cancel(&self, claim: &Claim) -> Result<Released> {
         let keys = self.keys(&claim.name)?;
         self.pending().unwatch(keys.lock(), claim.owner);
-        let uncertain = self.pending().is_uncertain(claim.owner);
+        let uncertain = self.pending().withdraw(claim.owner, self.clock().now());
         let reply = self
             .topology
             .run(&Request {
@@ -243,8 +243,9 @@ impl Lease for RedisLease {
                 write: &|_, _, command| {
                     keys.write(&[Key::Lock, Key::Line, Key::Places, Key::Bar(claim.owner)], command);
                     // The bar may not outlive the TTL: a ghost that comes later costs no more than that.
-                    let bar = millis(claim.engine_ttl());
-                    command.arg(&claim.owner.to_hex()[..]).arg(bar).arg(i32::from(uncertain));
+                    let ttl = claim.engine_ttl();
+                    let bar = if uncertain { ttl } else { ttl.min(LATE) };
+                    command.arg(&claim.owner.to_hex()[..]).arg(millis(bar)).arg(i32::from(uncertain));
                 },
                 replicas: None,
                 gives_up: false,

@@ -37,6 +37,8 @@ struct Table {
 struct Entry {
     /// How many of its requests were not answered.
     unanswered: u32,
+    /// Its withdrawal has begun.
+    withdrawn: bool,
     since: Moment,
     waiter: Arc<Waiter>,
 }
@@ -54,17 +56,22 @@ impl Pending {
     pub(crate) fn ask(&self, owner: OwnerId, now: Moment) {
         let mut table = self.table();
         if table.claims.len() >= table.tidy_at.max(MANY) {
-            table.claims.retain(|_, entry| entry.unanswered == 0 || now.since(entry.since) < LATE);
+            table.claims.retain(|_, entry| {
+                now.since(entry.since) < LATE || !(entry.withdrawn || entry.unanswered > 0)
+            });
             // Where many wait, not each of them goes through them all.
             table.tidy_at = 2 * table.claims.len();
         }
         let entry = table.claims.entry(owner).or_insert_with(|| Entry {
             unanswered: 0,
+            withdrawn: false,
             since: now,
             waiter: Arc::default(),
         });
         entry.unanswered += 1;
         entry.since = now;
+        // What is pushed from here on may overtake the answer.
+        entry.waiter.head.store(false, Ordering::Release);
     }
 
     /// A request of this claim was answered; `over` when the claim waits no more.
@@ -82,9 +89,12 @@ impl Pending {
         self.table().claims.get(&owner).map(|entry| entry.waiter.clone())
     }
 
-    /// Whether a request of this claim may still be on its way.
-    pub(crate) fn is_uncertain(&self, owner: OwnerId) -> bool {
-        self.table().claims.get(&owner).is_some_and(|entry| entry.unanswered > 0)
+    /// The claim is withdrawn or released. Whether a request of it may still be on its way.
+    pub(crate) fn withdraw(&self, owner: OwnerId, now: Moment) -> bool {
+        let mut table = self.table();
+        let Some(entry) = table.claims.get_mut(&owner) else { return false };
+        (entry.withdrawn, entry.since) = (true, now);
+        entry.unanswered > 0
     }
 
     /// The claim was withdrawn or released, and the server has said so.
@@ -181,9 +191,9 @@ impl Waiter {
         self.head.load(Ordering::Acquire)
     }
 
-    /// What the server said of its place.
-    pub(crate) fn set_head(&self, head: bool) {
-        self.head.store(head, Ordering::Release);
+    /// The server said so in an answer.
+    pub(crate) fn set_head(&self) {
+        self.head.store(true, Ordering::Release);
     }
 
     /// Whether the lock may be free since the last time this was asked.
@@ -207,12 +217,18 @@ mod tests {
         let waiting = OwnerId::random();
         pending.ask(waiting, begun);
         pending.answered(waiting, false);
-        for _ in 1..2 * MANY {
-            pending.ask(OwnerId::random(), begun);
+        for number in 1..2 * MANY {
+            let owner = OwnerId::random();
+            pending.ask(owner, begun);
+            // Of every other one the answer that was lost is that of its withdrawal.
+            if number % 2 == 0 {
+                pending.answered(owner, false);
+                assert!(!pending.withdraw(owner, begun), "nothing of it is on its way");
+            }
         }
         assert_eq!(pending.table().claims.len(), 2 * MANY);
         pending.ask(OwnerId::random(), begun + LATE);
         assert_eq!(pending.table().claims.len(), 2);
-        assert!(pending.waiter(waiting).is_some() && !pending.is_uncertain(waiting));
+        assert!(pending.waiter(waiting).is_some());
     }
 }

@@ -120,6 +120,15 @@ async fn a_withdrawn_claim_gets_nothing_and_an_answered_one_leaves_no_bar() {
     let bar = format!("PTTL kilit1:bar:{{lock:x}}:{}", late.owner);
     assert!((1..=60_000).contains(&server.ask::<i64>(&bar)));
 
+    // Nothing of one that has its answer is late, however long its TTL.
+    let week = claim("z", Duration::from_secs(7 * 24 * 60 * 60));
+    let holder = hold(&client, "z", LONG).await;
+    client.engine().claim(&week, Duration::ZERO).await.unwrap();
+    client.engine().release(&week).await.unwrap();
+    let bar = format!("PTTL kilit1:bar:{{lock:z}}:{}", week.owner);
+    assert!((1..=60_000).contains(&server.ask::<i64>(&bar)));
+    holder.release().await.unwrap();
+
     hold(&client, "y", LONG).await.release().await.unwrap();
     assert!(!server.keys().iter().any(|key| key.starts_with("kilit1:bar:{lock:y}")));
     assert!(!is_busy(&client, "y").await);
