@@ -3,8 +3,8 @@
 use std::{fmt, io, os::fd::OwnedFd, pin::Pin, sync::Arc, time::Duration};
 
 use crate::{
-    Answer, Assurance, Claim, Clock, EngineUrl, Error, ErrorKind, Finding, LockName, LockStatus, OwnerId,
-    Released, Renewal, Result, TokenValue,
+    Answer, Assurance, Claim, Clock, EngineUrl, Error, ErrorKind, Finding, Grant, LockName, LockStatus,
+    OwnerId, Released, Renewal, Result, TokenValue,
 };
 
 /// A boxed future, so that engines are objects.
@@ -27,11 +27,24 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
     /// Asks to hold, and waits within the engine for up to `patience` (zero: one try). Idempotent by (name, owner).
     fn claim<'a>(&'a self, claim: &'a Claim, patience: Duration) -> BoxFuture<'a, Result<Answer>>;
 
+    /// As [`claim`](Self::claim), where it can be granted by a plain call: without waiting, a runtime or a timer.
+    /// Asked once, first of all. `None` is no answer: it has left nothing behind, and `claim` follows.
+    fn claim_at_once(&self, claim: &Claim) -> Option<Grant> {
+        let _ = claim;
+        None
+    }
+
     /// Renews holds, all in one round trip where that is possible. An answer for each, in order. Never creates.
     fn renew<'a>(&'a self, claims: &'a [Arc<Claim>]) -> BoxFuture<'a, Result<Vec<Renewal>>>;
 
     /// Ends a hold, or withdraws a waiting claim, and bars a late one of the same owner.
     fn release<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Released>>;
+
+    /// As [`release`](Self::release), by a plain call. `None` where it cannot be, or has failed: `release` follows.
+    fn release_at_once(&self, claim: &Claim) -> Option<Released> {
+        let _ = claim;
+        None
+    }
 
     /// A second descriptor of what the kernel ties the hold to, where there is such a thing: the hold outlives this
     /// process for as long as the duplicate is open.

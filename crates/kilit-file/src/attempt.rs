@@ -92,12 +92,36 @@ impl<'a> Attempt<'a> {
             Taken::Blockless(last) => Some(Box::pin(self.draw(last)).await?),
         };
         let lock = file.take().expect("a lock file that was taken is open");
+        self.grip(position, lock).map(Tried::Granted)
+    }
+
+    /// As [`run`](Self::run) from outside, for an exclusive hold whose token is in the file's own block. `file` is
+    /// left where it can be tried again, and is not locked then.
+    pub(crate) fn run_at_once(&self, file: &mut Option<Arc<LockFile>>) -> Option<Gripped<Hold>> {
+        let taken = self.take(Turn::Outside, file);
+        let lock = file.take()?;
+        match taken {
+            Ok(Taken::Exclusive(position)) => self.grip(Some(position), lock).ok(),
+            Ok(Taken::Not(_)) => {
+                *file = Some(lock);
+                None
+            }
+            _ => {
+                // As closing it does, when a look at its last hold is over.
+                let _ = lock.unlock();
+                None
+            }
+        }
+    }
+
+    /// Writes down who has what was taken.
+    fn grip(&self, position: Option<Position>, lock: Arc<LockFile>) -> Result<Gripped<Hold>> {
         let card = Card::new(self.claim, self.session.config.check, self.session.here);
         let (token, seat) = match position {
             Some(position) => (Some(self.stamp(&card, position, &lock)?), None),
             None => (None, Some(self.sit(&card, &lock)?)),
         };
-        Ok(Tried::Granted(Gripped { hold: Hold::new(lock, seat), token, deadline: None }))
+        Ok(Gripped { hold: Hold::new(lock, seat), token, deadline: None })
     }
 
     /// All of it but the token and the writing down: without a wait, so that the bytes that were read stay on the

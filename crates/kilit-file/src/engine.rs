@@ -92,7 +92,7 @@ impl FileSession {
             assurance: config.assurance(distrusted.is_none()),
             config,
             watcher: Watcher::default(),
-            idle: Idle::default(),
+            idle: Idle::new(),
             clock: Clock::system(),
             here: Here::find(),
             source: OnceLock::new(),
@@ -110,6 +110,32 @@ impl FileSession {
                 Ok(new)
             }
         }
+    }
+
+    fn let_go_of(&self, claim: &Claim, hold: &Hold) -> Result<Released> {
+        // In a forked child the lock is its parent's.
+        let process = process_id();
+        if hold.pid != process {
+            return Ok(Released::WasNotHeld);
+        }
+        let file = &hold.file;
+        match &hold.seat {
+            Some(seat) => seat.leave(),
+            // Without the mark a successor takes us for vanished: at worst the lock-delay keeps it waiting.
+            None if !claim.lock_delay.is_zero() => file.mark(State::Released).unwrap_or_default(),
+            None => {}
+        }
+        file.unlock().map_err(failed("unlock", file.path()))?;
+        let duplicated = hold.duplicated.load(Ordering::Relaxed);
+        // A waiter raises the flag before it tries: either it has found the lock free, or we see the flag.
+        let Look { linked, flagged } = file.look().unwrap_or(Look { linked: false, flagged: true });
+        if duplicated || flagged {
+            file.ring();
+        }
+        if linked && !duplicated {
+            self.idle.keep(&claim.name, file.clone(), process);
+        }
+        Ok(if linked { Released::Done } else { Released::WasNotHeld })
     }
 }
 
@@ -159,6 +185,20 @@ impl Session for FileSession {
         }
     }
 
+    fn grip_at_once(&self, claim: &Claim) -> Option<Gripped<Hold>> {
+        if claim.share.mode() != Mode::Exclusive {
+            return None;
+        }
+        let process = process_id();
+        let mut file = Some(self.idle.take(&claim.name, process)?);
+        let gripped = Attempt::new(self, claim).run_at_once(&mut file);
+        if let Some(file) = file {
+            // For the try that follows: closing it would wake whoever watches.
+            self.idle.keep(&claim.name, file, process);
+        }
+        gripped
+    }
+
     async fn alive(&self, claim: &Claim, hold: &Hold) -> Result<Renewal> {
         let path = hold.file.path();
         if !hold.file.is_current().map_err(failed("look at", path))? {
@@ -174,29 +214,11 @@ impl Session for FileSession {
     }
 
     async fn let_go(&self, claim: &Claim, hold: &Hold) -> Result<Released> {
-        // In a forked child the lock is its parent's.
-        let process = process_id();
-        if hold.pid != process {
-            return Ok(Released::WasNotHeld);
-        }
-        let file = &hold.file;
-        match &hold.seat {
-            Some(seat) => seat.leave(),
-            // Without the mark a successor takes us for vanished: at worst the lock-delay keeps it waiting.
-            None if !claim.lock_delay.is_zero() => file.mark(State::Released).unwrap_or_default(),
-            None => {}
-        }
-        file.unlock().map_err(failed("unlock", file.path()))?;
-        let duplicated = hold.duplicated.load(Ordering::Relaxed);
-        // A waiter raises the flag before it tries: either it has found the lock free, or we see the flag.
-        let Look { linked, flagged } = file.look().unwrap_or(Look { linked: false, flagged: true });
-        if duplicated || flagged {
-            file.ring();
-        }
-        if linked && !duplicated {
-            self.idle.keep(&claim.name, file.clone(), process);
-        }
-        Ok(if linked { Released::Done } else { Released::WasNotHeld })
+        self.let_go_of(claim, hold)
+    }
+
+    fn let_go_at_once(&self, claim: &Claim, hold: &Hold) -> Option<Released> {
+        self.let_go_of(claim, hold).ok()
     }
 
     fn duplicate(&self, hold: &Hold) -> io::Result<Option<OwnedFd>> {
@@ -277,6 +299,31 @@ mod tests {
         // The counter itself is behind such a position, and says so.
         let error = session.grip(&claim, Duration::ZERO).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Incompatible, "{error}");
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_granted_at_once_is_left_unlocked() {
+        let (_temp, session) = session();
+        let claims: [Claim; 6] = std::array::from_fn(|_| claim());
+        assert!(session.grip_at_once(&claims[0]).is_none(), "no file is open");
+        let (hold, token) = grip(&session, &claims[0]).await.unwrap();
+        session.let_go(&claims[0], &hold).await.unwrap();
+        let gripped = session.grip_at_once(&claims[1]).unwrap();
+        assert_eq!(gripped.token.unwrap().value().get(), token + 1);
+        assert!(session.grip_at_once(&claims[2]).is_none(), "held here");
+        assert_eq!(session.let_go_at_once(&claims[1], &gripped.hold), Some(Released::Done));
+        let other = Attempt::new(&session, &claims[3]).open().unwrap();
+        assert!(other.try_lock(Mode::Exclusive).unwrap());
+        assert!(session.grip_at_once(&claims[3]).is_none(), "held by another");
+        let source = counter::source(&session.layout.counter).unwrap().unwrap();
+        let used_up = Position { source, token: token + 1, end: token + 2 };
+        let card = Card::new(&claims[3], session.config.check, session.here);
+        other.write(session.here.boot, used_up, &card, State::Held, &claims[3].name).unwrap();
+        other.unlock().unwrap();
+        assert!(session.grip_at_once(&claims[4]).is_none(), "its block is used up");
+        assert!(other.try_lock(Mode::Exclusive).unwrap(), "nothing stays locked");
+        other.unlock().unwrap();
+        assert!(grip(&session, &claims[5]).await.unwrap().1 > token + 1);
     }
 
     #[tokio::test]

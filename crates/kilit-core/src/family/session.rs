@@ -33,12 +33,24 @@ pub trait Session: fmt::Debug + Send + Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Result<Option<Gripped<Self::Hold>>>> + Send;
 
+    /// As [`Engine::claim_at_once`].
+    fn grip_at_once(&self, claim: &Claim) -> Option<Gripped<Self::Hold>> {
+        let _ = claim;
+        None
+    }
+
     /// Whether the hold still stands, asked every [`loss_notice`](Assurance::loss_notice), and never where that is
     /// [`AT_ONCE`](crate::Bound::AT_ONCE). `Kept(None)` where there is no deadline.
     fn alive(&self, claim: &Claim, hold: &Self::Hold) -> impl Future<Output = Result<Renewal>> + Send;
 
     /// Lets go at once, even while other references to the hold exist. Called once a hold, and again if it fails.
     fn let_go(&self, claim: &Claim, hold: &Self::Hold) -> impl Future<Output = Result<Released>> + Send;
+
+    /// As [`Engine::release_at_once`]; `let_go` follows a `None`.
+    fn let_go_at_once(&self, claim: &Claim, hold: &Self::Hold) -> Option<Released> {
+        let _ = (claim, hold);
+        None
+    }
 
     /// As [`Engine::duplicate`].
     fn duplicate(&self, hold: &Self::Hold) -> io::Result<Option<OwnedFd>> {
@@ -114,11 +126,16 @@ impl<S: Session> SessionEngine<S> {
         if let Some(Held { token, deadline, .. }) = self.holds().get(&claim.owner) {
             return Ok(Answer::Granted(Grant { token: token.clone(), deadline: *deadline }));
         }
-        let Some(Gripped { hold, token, deadline }) = self.session.grip(claim, patience).await? else {
+        let Some(gripped) = self.session.grip(claim, patience).await? else {
             return Ok(Answer::Waiting { ahead: None, try_after: Duration::ZERO });
         };
+        Ok(Answer::Granted(self.keep(claim, gripped)))
+    }
+
+    fn keep(&self, claim: &Claim, gripped: Gripped<S::Hold>) -> Grant {
+        let Gripped { hold, token, deadline } = gripped;
         self.holds().insert(claim.owner, Held { hold: Arc::new(hold), token: token.clone(), deadline });
-        Ok(Answer::Granted(Grant { token, deadline }))
+        Grant { token, deadline }
     }
 
     async fn renew(&self, claims: &[Arc<Claim>]) -> Result<Vec<Renewal>> {
@@ -160,12 +177,26 @@ impl<S: Session> Engine for SessionEngine<S> {
         Box::pin(self.claim(claim, patience))
     }
 
+    fn claim_at_once(&self, claim: &Claim) -> Option<Grant> {
+        self.session.grip_at_once(claim).map(|gripped| self.keep(claim, gripped))
+    }
+
     fn renew<'a>(&'a self, claims: &'a [Arc<Claim>]) -> BoxFuture<'a, Result<Vec<Renewal>>> {
         Box::pin(self.renew(claims))
     }
 
     fn release<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Released>> {
         Box::pin(self.release(claim))
+    }
+
+    fn release_at_once(&self, claim: &Claim) -> Option<Released> {
+        // As in `release`.
+        let held = self.holds().remove(&claim.owner)?;
+        let released = self.session.let_go_at_once(claim, &held.hold);
+        if released.is_none() {
+            self.holds().insert(claim.owner, held);
+        }
+        released
     }
 
     fn duplicate(&self, owner: OwnerId) -> io::Result<Option<OwnedFd>> {

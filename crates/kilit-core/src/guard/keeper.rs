@@ -166,6 +166,17 @@ impl Keeper {
         self.wake.notify_one();
     }
 
+    /// As [`release`](Self::release), where that needs no wait. `None` where it does: `release` follows.
+    pub(crate) fn release_at_once(&self, claim: &Claim) -> Option<Result<()>> {
+        if !self.retire_at_once(claim.owner) {
+            return None;
+        }
+        claim.notice.signal().check(self.clock().now()).ok()?;
+        let released = self.engine.release_at_once(claim)?;
+        self.table().holds.remove(&claim.owner);
+        Some(outcome(released))
+    }
+
     /// Releases a hold: stops its renewal, waits for one that is under way, and tries until the deadline.
     ///
     /// When it is dropped, the hold stays in the table, unrenewed, for [`release_later`](Self::release_later).
@@ -182,10 +193,7 @@ impl Keeper {
         self.table().holds.remove(&claim.owner);
         match (loss, released?) {
             (Some(loss), _) => Err(loss.into()),
-            (None, Released::WasNotHeld) => {
-                Err(Error::new(ErrorKind::Lost, "the lock was found lost at its release"))
-            }
-            (None, Released::Done) => Ok(()),
+            (None, released) => outcome(released),
         }
     }
 
@@ -193,17 +201,19 @@ impl Keeper {
     async fn retire(&self, owner: OwnerId) {
         loop {
             let settled = self.settled.notified();
-            match self.table().holds.get_mut(&owner) {
-                None => return,
-                Some(entry) => {
-                    entry.retired = true;
-                    if !entry.renewing {
-                        return;
-                    }
-                }
+            if self.retire_at_once(owner) {
+                return;
             }
             settled.await;
         }
+    }
+
+    /// No renewal of this hold begins from here on; whether none is under way.
+    fn retire_at_once(&self, owner: OwnerId) -> bool {
+        let mut table = self.table();
+        let Some(entry) = table.holds.get_mut(&owner) else { return true };
+        entry.retired = true;
+        !entry.renewing
     }
 
     /// A lease that is lost ends by itself, and nothing more is sent for it. What a session keeps open is let go of
@@ -459,6 +469,14 @@ impl Entry {
 impl Table {
     fn idle(&self) -> bool {
         self.releases.is_empty() && self.releasing == 0
+    }
+}
+
+/// What a release came to where the hold was not known to be lost.
+fn outcome(released: Released) -> Result<()> {
+    match released {
+        Released::Done => Ok(()),
+        Released::WasNotHeld => Err(Error::new(ErrorKind::Lost, "the lock was found lost at its release")),
     }
 }
 

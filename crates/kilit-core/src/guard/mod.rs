@@ -132,9 +132,14 @@ impl Hold {
     /// # Cancel safety
     /// When the future is dropped, the release goes on in the background.
     pub async fn release(mut self) -> Result<()> {
-        // Pinned here, and not moved into every future on the way.
-        let release = pin!(self.client.keeper().release(&self.claim));
-        let released = self.client.runtime().enter(release).await;
+        let released = match self.client.keeper().release_at_once(&self.claim) {
+            Some(released) => released,
+            None => {
+                // Pinned here, and not moved into every future on the way.
+                let release = pin!(self.client.keeper().release(&self.claim));
+                self.client.runtime().enter(release).await
+            }
+        };
         self.released = true;
         released.map_err(|error| error.on_engine(self.client.assurance().engine).on_lock(&self.claim.name))
     }

@@ -40,11 +40,6 @@ pub(crate) async fn acquire(
     terms: &Terms,
     patience: Patience,
 ) -> Result<(Hold, Option<FencingToken>)> {
-    // First the ear, then the look: a shutdown in between is heard.
-    let closing = client.keeper().closing();
-    if client.keeper().is_closed() {
-        return Err(shut_down());
-    }
     let claim = Arc::new(Claim {
         name: name.clone(),
         owner: OwnerId::random(),
@@ -54,6 +49,17 @@ pub(crate) async fn acquire(
         note: terms.note.clone(),
         notice: LossNotice::default(),
     });
+    // A shutdown after this look is told to the hold.
+    if !client.keeper().is_closed()
+        && let Some(grant) = client.engine().claim_at_once(&claim)
+    {
+        return Ok(Hold::new(client.clone(), claim, grant, terms.max_hold));
+    }
+    // First the ear, then the look: a shutdown in between is heard.
+    let closing = client.keeper().closing();
+    if client.keeper().is_closed() {
+        return Err(shut_down());
+    }
     let mut pending = Pending { client, claim: &claim, armed: true };
     match pending.claim(patience, closing).await {
         Ok(grant) => {

@@ -12,6 +12,7 @@ use rustix::{
     fs::{AtFlags, CWD, OFlags, Statx, StatxFlags, Timespec, Timestamps, UTIME_NOW, futimens, statx},
     io::{Errno, pread, pwrite, retry_on_intr},
     path::Arg,
+    process::{Resource, getrlimit},
 };
 
 /// What tells one file from another that later had its path.
@@ -59,6 +60,11 @@ impl From<Statx> for Inode {
 pub(crate) fn links_and_len(file: &File) -> io::Result<(u32, u64)> {
     let found = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::NLINK.union(StatxFlags::SIZE))?;
     Ok((found.stx_nlink, found.stx_size))
+}
+
+/// How many files this process may have open.
+pub(crate) fn max_open_files() -> usize {
+    getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| limit as usize)
 }
 
 /// Changes a file's times and nothing else, which is an event to who watches it.
