@@ -9,12 +9,11 @@ local function cancel(k, a)
 
     local value = redis.pcall('GET', lock)
     local held = 0
-    if type(value) == 'string' then
-        local id = ' ' .. owner .. ' '
-        if string.sub(value, 1, 6 + #id) == 'kilit1' .. id or string.sub(value, 1, 7 + #id) == 'kilit1!' .. id then
-            redis.call('DEL', lock)
-            held, value = 1, false
-        end
+    -- Behind `kilit1` or `kilit1!`.
+    local at = type(value) == 'string' and string.find(value, ' ' .. owner .. ' ', 1, true)
+    if at == 7 or at == 8 then
+        redis.call('DEL', lock)
+        held, value = 1, false
     end
     if held == 0 or uncertain == '1' then redis.call('SET', bar, '', 'PX', bar_ms) end
 

@@ -3,7 +3,7 @@
 -- Milliseconds of the server's clock, and the same moment in µs as text: beyond 2^53 a number would not be exact.
 local function server_time()
     local time = redis.call('TIME')
-    return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000), time[1] .. string.format('%06d', time[2])
+    return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000), time[1] .. string.sub('00000' .. time[2], -6)
 end
 
 -- Whether a place lasts still. One that ends far ahead was taken before the clock was set back.

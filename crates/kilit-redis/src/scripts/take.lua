@@ -28,26 +28,25 @@ local function take(k, a)
     local owner, ttl, place_ms, inbox, note = ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5]
     local mine = 'kilit1 ' .. owner .. ' '
 
-    local value = redis.call('GET', lock)
-    if value and string.sub(value, 1, #mine) == mine then
-        -- Asked again, since the answer was lost.
-        redis.call('PEXPIRE', lock, ttl)
-        return {1, string.match(value, '^%S+ %S+ (%d+)')}
-    end
-
-    local in_line = redis.call('EXISTS', line, bar) > 0
-    if in_line and redis.call('EXISTS', bar) == 1 then return {2} end
-
-    local first = in_line and head(line, places, now_ms)
-    if value or (first and first ~= owner) then
-        redis.call('ZADD', line, 'NX', now, owner)
-        redis.call('HSET', places, owner, string.format('%.0f', now_ms + place_ms) .. ' ' .. inbox .. ' ' .. note)
-        for _, key in ipairs({line, places}) do
-            if redis.call('PTTL', key) < tonumber(place_ms) then redis.call('PEXPIRE', key, place_ms) end
+    local value, first
+    if redis.call('EXISTS', lock, line, bar) > 0 then
+        value = redis.call('GET', lock)
+        if value and string.sub(value, 1, #mine) == mine then
+            -- Asked again, since the answer was lost.
+            redis.call('PEXPIRE', lock, ttl)
+            return {1, string.match(value, '^%S+ %S+ (%d+)')}
         end
-        local ahead = redis.call('ZRANK', line, owner)
-        if value then return {0, ahead + 1, redis.call('PTTL', lock)} end
-        return {0, ahead, -1}
+        if redis.call('EXISTS', bar) == 1 then return {2} end
+        first = head(line, places, now_ms)
+        if value or (first and first ~= owner) then
+            redis.call('ZADD', line, 'NX', now, owner)
+            redis.call('HSET', places, owner, string.format('%.0f', now_ms + place_ms) .. ' ' .. inbox .. ' ' .. note)
+            for _, key in ipairs({line, places}) do
+                if redis.call('PTTL', key) < tonumber(place_ms) then redis.call('PEXPIRE', key, place_ms) end
+            end
+            -- A lock that is free is as good as taken by who is first.
+            return {0, redis.call('ZRANK', line, owner) + 1, value and redis.call('PTTL', lock) or -1}
+        end
     end
 
     local token = draw()
