@@ -59,7 +59,7 @@ impl Combiner {
         }
         let (sender, answer) = oneshot::channel();
         if self.gather(step, sender) {
-            self.runtime.spawn(self.clone().send_gathered(connection.clone()));
+            self.runtime.spawn(Sending::of(self.clone()).send_gathered(connection.clone()));
         }
         answer.await.unwrap_or_else(|_| ended())
     }
@@ -71,16 +71,6 @@ impl Combiner {
         let room = state.calls < CALLS;
         state.calls += usize::from(room);
         room
-    }
-
-    /// Sends what has gathered, until nothing has.
-    async fn send_gathered(self: Arc<Self>, connection: Connection) {
-        while let Some((steps, senders)) = self.next() {
-            for (sender, answer) in senders.into_iter().zip(self.call(&connection, &steps).await) {
-                // Who has given up by now has said so.
-                let _ = sender.send(answer);
-            }
-        }
     }
 
     /// What has gathered; where nothing has, one call fewer is under way.
@@ -121,6 +111,39 @@ impl Combiner {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who sends what has gathered. When its runtime ends first, what is left ends too.
+struct Sending {
+    combiner: Arc<Combiner>,
+    over: bool,
+}
+
+impl Sending {
+    fn of(combiner: Arc<Combiner>) -> Self {
+        Self { combiner, over: false }
+    }
+
+    /// Until nothing has.
+    async fn send_gathered(mut self, connection: Connection) {
+        while let Some((steps, senders)) = self.combiner.next() {
+            for (sender, answer) in senders.into_iter().zip(self.combiner.call(&connection, &steps).await) {
+                // Who has given up by now has said so.
+                let _ = sender.send(answer);
+            }
+        }
+        self.over = true;
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        if !self.over {
+            let mut state = self.combiner.state();
+            state.calls -= 1;
+            state.gathered.clear();
+        }
     }
 }
 

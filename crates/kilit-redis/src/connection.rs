@@ -114,7 +114,7 @@ impl Connection {
             .map_err(|error| setup_failed(error, &server))?;
         let driver: Driver = Arc::new(Mutex::new(Some(Box::pin(driver))));
         let tasks = [
-            tokio::spawn(drive(driver.clone(), End(pulse.clone(), pending))),
+            tokio::spawn(drive(End { driver: driver.clone(), pulse: pulse.clone(), pending })),
             keeper.spawn(end_when_silent(driver, redis.clone(), pulse.clone(), config.network.timeout)),
         ];
         let _tasks = tasks.map(AbortOnDropHandle::new);
@@ -244,8 +244,8 @@ fn setup_failed(error: redis::RedisError, server: &str) -> Error {
 }
 
 /// Moves what is sent and answered, until the connection ends.
-async fn drive(driver: Driver, _end: End) {
-    poll_fn(|context| match &mut *lock(&driver) {
+async fn drive(end: End) {
+    poll_fn(|context| match &mut *lock(&end.driver) {
         Some(driver) => driver.as_mut().poll(context),
         None => Poll::Ready(()),
     })
@@ -265,12 +265,17 @@ fn lock(driver: &Driver) -> MutexGuard<'_, Option<Pin<Box<dyn Future<Output = ()
 }
 
 /// Says that the connection is over, however it ends.
-struct End(Arc<Pulse>, Arc<Pending>);
+struct End {
+    driver: Driver,
+    pulse: Arc<Pulse>,
+    pending: Arc<Pending>,
+}
 
 impl Drop for End {
     fn drop(&mut self) {
-        self.0.dead.store(true, Ordering::Release);
-        self.1.wake_all();
+        self.pulse.dead.store(true, Ordering::Release);
+        drop(lock(&self.driver).take());
+        self.pending.wake_all();
     }
 }
 

@@ -96,6 +96,42 @@ fn a_runtime_that_stands_still_holds_up_no_other() {
 }
 
 #[test]
+fn a_runtime_that_ends_under_its_callers_leaves_none_of_them_waiting() {
+    const CALLERS: usize = 32;
+    let server = Redis::start();
+    let ending = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    // However long an answer may take.
+    let client = ending.block_on(client(format!("{}?timeout=60s", server.url())));
+    ending.block_on(async { hold(&client, "warm", LONG).await.release().await.unwrap() });
+    server.stop();
+    let begin = Barrier::new(CALLERS + 1);
+    thread::scope(|scope| {
+        let callers: Vec<_> = (0..CALLERS)
+            .map(|number| {
+                let (mutex, handle, begin) =
+                    (mutex(&client, &format!("x{number}"), LONG), ending.handle().clone(), &begin);
+                scope.spawn(move || {
+                    handle.block_on(async {
+                        let mut acquiring = std::pin::pin!(mutex.acquire_within(SOON));
+                        // It is under way from its first poll on.
+                        let first = futures_util::poll!(acquiring.as_mut());
+                        assert!(first.is_pending());
+                        begin.wait();
+                        acquiring.await
+                    })
+                })
+            })
+            .collect();
+        begin.wait();
+        ending.shutdown_timeout(SOON);
+        server.resume();
+        for caller in callers {
+            drop(caller.join().unwrap().unwrap());
+        }
+    });
+}
+
+#[test]
 fn runtimes_and_blocking_threads_share_a_client() {
     const PARTIES: usize = 4;
     const ROUNDS: usize = 40;
