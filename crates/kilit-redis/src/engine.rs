@@ -61,7 +61,7 @@ pub(crate) const PLACE: Duration = Duration::from_secs(3);
 const WATCH_AFTER: Duration = Duration::from_millis(15);
 
 /// How many leases one script renews: it stays far below a millisecond.
-const BATCH: usize = 128;
+const BATCH: usize = 64;
 
 /// How many scripts of one renewal are on their way at once.
 const BATCHES: usize = 32;
@@ -119,19 +119,21 @@ impl RedisLease {
 
     /// What the server said to a claim.
     fn taken(&self, reply: &Reply) -> Result<Take> {
-        let Value::Array(parts) = &reply.value else { return Err(reply.nonsense()) };
-        match &parts[..] {
-            [Value::Int(1), Value::BulkString(token)] => {
+        match &reply.value {
+            Value::BulkString(token) => {
                 let token = std::str::from_utf8(token).ok().and_then(|text| text.parse::<u64>().ok());
                 let value = TokenValue::new(token.ok_or_else(|| reply.nonsense())?)?;
                 let token = FencingToken::new(self.shared.config.source.clone(), value);
                 Ok(Take::Taken { token: Some(token) })
             }
-            [Value::Int(0), Value::Int(ahead), Value::Int(free_in)] => Ok(Take::Held {
-                free_in: u64::try_from(*free_in).ok().map(Duration::from_millis),
-                ahead: u32::try_from(*ahead).ok(),
-            }),
-            [Value::Int(2)] => {
+            Value::Array(place) => match place[..] {
+                [Value::Int(ahead), Value::Int(free_in)] => Ok(Take::Held {
+                    free_in: u64::try_from(free_in).ok().map(Duration::from_millis),
+                    ahead: u32::try_from(ahead).ok(),
+                }),
+                _ => Err(reply.nonsense()),
+            },
+            Value::Int(0) => {
                 Err(Error::new(ErrorKind::Closed, "this claim was withdrawn, or an operator has ended it"))
             }
             _ => Err(reply.nonsense()),

@@ -2,7 +2,7 @@
 --
 -- KEYS for each: lock, the token counter, which is the same for all, line, places, bar
 -- ARGV for each: owner, TTL in ms, how long a place lasts without a look in ms, the owner's inbox, note
--- Returns for each {1, token}, {0, how many are in front, ms until the lock ends by itself or -1}, or {2} when barred.
+-- Returns for each its token, or {how many are in front, ms until the lock ends by itself or -1}, or 0 when barred.
 local now_ms, now = server_time()
 
 -- The token of all that is granted in this call: whichever is later, the last one and one, or now. Numbers here are
@@ -34,9 +34,9 @@ local function take(k, a)
         if value and string.sub(value, 1, #mine) == mine then
             -- Asked again, since the answer was lost.
             redis.call('PEXPIRE', lock, ttl)
-            return {1, string.match(value, '^%S+ %S+ (%d+)')}
+            return string.match(value, '^%S+ %S+ (%d+)')
         end
-        if redis.call('EXISTS', bar) == 1 then return {2} end
+        if redis.call('EXISTS', bar) == 1 then return 0 end
         first = head(line, places, now_ms)
         if value or (first and first ~= owner) then
             redis.call('ZADD', line, 'NX', now, owner)
@@ -45,7 +45,7 @@ local function take(k, a)
                 if redis.call('PTTL', key) < tonumber(place_ms) then redis.call('PEXPIRE', key, place_ms) end
             end
             -- A lock that is free is as good as taken by who is first.
-            return {0, redis.call('ZRANK', line, owner) + 1, value and redis.call('PTTL', lock) or -1}
+            return {redis.call('ZRANK', line, owner) + 1, value and redis.call('PTTL', lock) or -1}
         end
     end
 
@@ -57,7 +57,7 @@ local function take(k, a)
         redis.call('HDEL', places, owner)
         tell('head', head(line, places, now_ms))
     end
-    return {1, token}
+    return token
 end
 
 return each(5, 5, take)
