@@ -81,6 +81,8 @@ impl Refusal {
                 (ErrorKind::Unreachable, "has lost its master or a part of the cluster")
             }
             "TRYAGAIN" => (ErrorKind::Unreachable, "is moving this slot to another"),
+            // Said to a WAIT for replicas.
+            "UNBLOCKED" => (ErrorKind::Unreachable, "was made a replica meanwhile"),
             "READONLY" => {
                 (ErrorKind::Refused, "is a read-only replica; name the master, or use redis+sentinel:")
             }

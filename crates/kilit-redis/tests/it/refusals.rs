@@ -207,6 +207,22 @@ async fn a_server_that_is_not_ready_is_asked_again() {
 }
 
 #[tokio::test]
+async fn a_master_that_is_made_a_replica_while_it_waits_for_its_own() {
+    let url = fake(|command| match command {
+        "HELLO" => HELLO,
+        "EVALSHA" => "*1\r\n*0\r\n",
+        "WAIT" => {
+            "-UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)\r\n"
+        }
+        _ => "-ERR not now\r\n",
+    });
+    let client = open(format!("{url}?min_replicas=1")).await.unwrap();
+    let error = mutex(&client, "x", LONG).try_acquire().await.unwrap_err();
+    expect(&error, ErrorKind::Unreachable, &["replica"]);
+    assert_eq!(error.retry(), kilit_core::Retry::Later);
+}
+
+#[tokio::test]
 async fn no_room_for_another_client() {
     let error = refusal(fake(|_| "-ERR max number of clients reached\r\n")).await;
     expect(&error, ErrorKind::Unreachable, &["maxclients"]);
