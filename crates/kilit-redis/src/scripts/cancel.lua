@@ -8,6 +8,7 @@ local function cancel(k, a)
     local owner, bar_ms, uncertain = ARGV[a + 1], ARGV[a + 2], ARGV[a + 3]
 
     local value = redis.pcall('GET', lock)
+    if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then return value end
     local held = 0
     -- Behind `kilit1` or `kilit1!`.
     local at = type(value) == 'string' and string.find(value, ' ' .. owner .. ' ', 1, true)

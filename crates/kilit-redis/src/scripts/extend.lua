@@ -14,6 +14,8 @@ for i, lock in ipairs(KEYS) do
         elseif string.sub(value, 1, 7 + #id) == 'kilit1!' .. id then
             extended[i] = 2
         end
+    elseif type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then
+        return value
     end
 end
 return extended

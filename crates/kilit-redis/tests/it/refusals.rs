@@ -100,6 +100,21 @@ async fn missing_rights() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_right_that_is_taken_away_is_no_loss() {
+    let server = Server::start(Redis::new().acl(["user app on >s3cret ~* &* +@all"]));
+    let client = client(format!("redis://app:s3cret@{}", server.addr())).await;
+    let held = claim("x", LONG);
+    client.engine().claim(&held, Duration::ZERO).await.unwrap();
+    server.ask::<()>("ACL SETUSER app -get");
+    let error = client.engine().renew(std::slice::from_ref(&held)).await.unwrap_err();
+    expect(&error, ErrorKind::Refused, &["no right"]);
+    let error = client.engine().release(&held).await.unwrap_err();
+    expect(&error, ErrorKind::Refused, &["no right"]);
+    server.ask::<()>("ACL SETUSER app +get");
+    assert_eq!(client.engine().release(&held).await.unwrap(), Released::Done);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_channels_and_tracking_waiters_look_by_themselves() {
     let users = [
         "user quiet on >s3cret ~lock:* ~kilit1:* resetchannels +evalsha +eval +get +set +del +exists +time +pexpire \
