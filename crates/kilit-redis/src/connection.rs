@@ -64,11 +64,15 @@ struct Pulse {
     dead: AtomicBool,
 }
 
-/// Whether only a master will do.
+/// What a server is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
+    /// Locks.
     Any,
+    /// Locks, where only a master will do.
     Master,
+    /// The master's address; nobody waits there.
+    Sentinel,
 }
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -125,7 +129,7 @@ impl Connection {
     }
 
     async fn set_up(&self, role: Role) -> Result<()> {
-        if !self.0.inbox.is_empty() {
+        if role != Role::Sentinel {
             let mut redis = self.0.redis.clone();
             // Without the right to either, waiters look by themselves.
             let tracking = async {

@@ -28,7 +28,7 @@ pub(crate) struct Sentinel {
 
 impl Sentinel {
     pub(crate) fn new(sentinels: Vec<Address>, name: String, login: Login, shared: Arc<Shared>) -> Arc<Self> {
-        let node = |address| Node::new(address, login.clone(), Role::Any, shared.clone());
+        let node = |address| Node::new(address, login.clone(), Role::Sentinel, shared.clone());
         let sentinels = sentinels.into_iter().map(node).collect();
         Arc::new(Self { sentinels, name, shared, master: Mutex::default(), asking: Flight::default() })
     }

@@ -1,6 +1,12 @@
 //! Sentinels: the master is found, and found again.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use kilit_core::{Client, ErrorKind, Exclusion, Retry};
 use kilit_testbed::{
@@ -89,6 +95,26 @@ async fn with_tls_and_passwords_of_its_own() {
 }
 
 /// Sentinels that are behind name a server that is a replica by now.
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_are_asked_and_not_listened_to() {
+    static MASTER: OnceLock<String> = OnceLock::new();
+    static LISTENS: AtomicBool = AtomicBool::new(false);
+    let master = Redis::start();
+    let port = master.addr().port().to_string();
+    MASTER.set(format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}\r\n", port.len())).unwrap();
+    let sentinel = fake(|command| match command {
+        "HELLO" => HELLO,
+        "SENTINEL" => MASTER.get().unwrap(),
+        _ => {
+            LISTENS.store(true, SeqCst);
+            "-ERR unknown command\r\n"
+        }
+    });
+    let client = client(format!("{}/mymaster", sentinel.replace("redis:", "redis+sentinel:"))).await;
+    hold(&client, "x", LONG).await.release().await.unwrap();
+    assert!(!LISTENS.load(SeqCst));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_named_must_be_the_master_in_truth() {
     let redis = RedisWithReplicas::start(1);
