@@ -146,6 +146,8 @@ pub(crate) fn unreachable(server: &str, why: impl std::fmt::Display) -> Error {
 
 /// It said what no version of it says.
 pub(crate) fn nonsense(server: &str, value: &redis::Value) -> Error {
-    let text = format!("the Redis server {server} gave an answer that kilit does not understand: {value:?}");
+    // It may be as long as a value.
+    let value: String = format!("{value:?}").chars().take(200).collect();
+    let text = format!("the Redis server {server} gave an answer that kilit does not understand: {value}");
     Error::new(ErrorKind::Incompatible, text).with_effect(Effect::Unknown)
 }

@@ -245,6 +245,19 @@ async fn no_room_for_another_client() {
 }
 
 #[tokio::test]
+async fn an_answer_that_nobody_understands_is_quoted_in_short() {
+    let long: &str = Box::leak(format!("$9999\r\n{}\r\n", "x".repeat(9999)).into_boxed_str());
+    let url = fake(move |command| match command {
+        "HELLO" => HELLO,
+        "EVALSHA" => long,
+        _ => "-ERR not now\r\n",
+    });
+    let error = mutex(&open(url).await.unwrap(), "x", LONG).try_acquire().await.unwrap_err();
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::Incompatible, Effect::Unknown));
+    assert!(error.to_string().len() < 500, "{error}");
+}
+
+#[tokio::test]
 async fn what_is_no_redis_at_all() {
     let error = refusal(fake(|_| "HTTP/1.1 400 Bad Request\r\n\r\n")).await;
     assert_ne!(error.kind(), ErrorKind::Busy, "{error:?}");
