@@ -132,11 +132,12 @@ impl<'a> Attempt<'a> {
         let (lock, free) = self.lock(first_mode, file)?;
         let mut buffer = [MaybeUninit::uninit(); FLAGGED_LEN];
         let bytes = lock.read(&mut buffer).map_err(failed("read", lock.path()))?;
-        let (record, flagged) = (self.known(bytes)?, record::is_flagged(bytes));
+        let (parsed, flagged) = (record::parse(bytes), record::is_flagged(bytes));
+        let record = self.known(&parsed)?;
         if !free {
             return Ok(Taken::Not(Tried::Busy));
         }
-        if let Some(sight) = self.out_of_turn(turn, record.as_ref(), flagged, lock)? {
+        if let Some(sight) = self.out_of_turn(turn, record, flagged, lock)? {
             lock.unlock().map_err(failed("unlock", lock.path()))?;
             lock.ring();
             return Ok(Taken::Not(Tried::NotMyTurn(sight)));
@@ -144,7 +145,7 @@ impl<'a> Attempt<'a> {
         if first_mode != self.mode && !lock.try_lock(self.mode).map_err(failed("lock", lock.path()))? {
             return Ok(Taken::Not(Tried::Busy));
         }
-        if let Some(until) = self.closed_until(record.as_ref(), flagged, lock)? {
+        if let Some(until) = self.closed_until(record, flagged, lock)? {
             lock.unlock().map_err(failed("unlock", lock.path()))?;
             return Ok(Taken::Not(Tried::Closed(until)));
         }
@@ -189,8 +190,8 @@ impl<'a> Attempt<'a> {
     }
 
     /// The record that was read, if there is one, of this very name and version.
-    fn known<'b>(&self, bytes: &'b [u8]) -> Result<Option<Record<'b>>> {
-        match record::parse(bytes) {
+    fn known<'p, 'b>(&self, parsed: &'p Parsed<'b>) -> Result<Option<&'p Record<'b>>> {
+        match parsed {
             Parsed::Nothing => Ok(None),
             Parsed::Newer => Err(incompatible(format!(
                 "{} was written by a later version of kilit; use that one",

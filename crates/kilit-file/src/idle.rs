@@ -21,7 +21,9 @@ pub(crate) struct Idle {
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// With when they were kept, counted in files.
+    /// The last one, which is often the next: it needs no hash.
+    last: Option<(LockName, Arc<LockFile>)>,
+    /// Those before, with when they were kept, counted in files.
     files: HashMap<LockName, (u64, Arc<LockFile>)>,
     count: u64,
     process: u32,
@@ -44,19 +46,18 @@ impl Idle {
         if kept.process != process {
             *kept = Kept { process, ..Kept::default() };
         }
-        kept.files.remove(name).map(|(_, file)| file)
+        kept.take(name)
     }
 
     /// Keeps a file that was just unlocked by this `process`, instead of the one that was kept longest.
     pub(crate) fn keep(&self, name: &LockName, file: Arc<LockFile>, process: u32) {
         let mut kept = self.kept();
         let closed = if kept.process == process {
-            kept.count += 1;
-            let place = (kept.count, file);
-            let older = kept.files.insert(name.clone(), place);
-            older.or_else(|| (kept.files.len() > self.limit).then(|| kept.take_oldest()).flatten())
+            let older = kept.take(name);
+            kept.put(name, file);
+            older.or_else(|| (kept.files.len() >= self.limit).then(|| kept.take_oldest()).flatten())
         } else {
-            Some((0, file))
+            Some(file)
         };
         // Closing wakes whoever watches: not under the mutex.
         drop(kept);
@@ -69,10 +70,25 @@ impl Idle {
 }
 
 impl Kept {
-    fn take_oldest(&mut self) -> Option<(u64, Arc<LockFile>)> {
+    fn take(&mut self, name: &LockName) -> Option<Arc<LockFile>> {
+        match self.last.take_if(|(last, _)| last == name) {
+            Some((_, file)) => Some(file),
+            None if self.files.is_empty() => None,
+            None => self.files.remove(name).map(|(_, file)| file),
+        }
+    }
+
+    fn put(&mut self, name: &LockName, file: Arc<LockFile>) {
+        if let Some((name, file)) = self.last.replace((name.clone(), file)) {
+            self.count += 1;
+            self.files.insert(name, (self.count, file));
+        }
+    }
+
+    fn take_oldest(&mut self) -> Option<Arc<LockFile>> {
         let (oldest, _) = self.files.iter().min_by_key(|(_, (count, _))| count)?;
         let oldest = oldest.clone();
-        self.files.remove(&oldest)
+        self.files.remove(&oldest).map(|(_, file)| file)
     }
 }
 

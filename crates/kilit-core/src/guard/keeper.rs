@@ -168,11 +168,8 @@ impl Keeper {
 
     /// As [`release`](Self::release), where that needs no wait. `None` where it does: `release` follows.
     pub(crate) fn release_at_once(&self, claim: &Claim) -> Option<Result<()>> {
-        if !self.retire_at_once(claim.owner) {
-            return None;
-        }
-        claim.notice.signal().check(self.clock().now()).ok()?;
-        let released = self.engine.release_at_once(claim)?;
+        let at_once = self.retire_at_once(claim.owner) && claim.notice.signal().is_endless();
+        let released = at_once.then(|| self.engine.release_at_once(claim))??;
         self.table().holds.remove(&claim.owner);
         Some(outcome(released))
     }

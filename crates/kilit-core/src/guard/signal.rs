@@ -87,6 +87,11 @@ impl Signal {
         }
     }
 
+    /// Whether it is held, and no clock has a say in it.
+    pub(crate) fn is_endless(&self) -> bool {
+        self.deadline() == Moment::FAR && !self.is_lost.load(Ordering::Acquire)
+    }
+
     /// The engine confirmed the hold.
     pub(crate) fn extend(&self, deadline: Option<Moment>) {
         let deadline = deadline.unwrap_or(Moment::FAR);

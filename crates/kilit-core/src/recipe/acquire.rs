@@ -30,9 +30,7 @@ pub(crate) enum Patience {
     Forever,
 }
 
-/// Claims `name` on `terms`, which were checked.
-///
-/// Cancel safe: the pending guard exists before the first await, and withdraws the claim when the future is dropped.
+/// Claims `name` on `terms`, which were checked. Cancel safe.
 pub(crate) async fn acquire(
     client: &Client,
     name: &LockName,
@@ -50,26 +48,31 @@ pub(crate) async fn acquire(
         notice: LossNotice::default(),
     });
     // A shutdown after this look is told to the hold.
-    if !client.keeper().is_closed()
-        && let Some(grant) = client.engine().claim_at_once(&claim)
-    {
-        return Ok(Hold::new(client.clone(), claim, grant, terms.max_hold));
-    }
+    let at_once = if client.keeper().is_closed() { None } else { client.engine().claim_at_once(&claim) };
+    let grant = match at_once {
+        Some(grant) => grant,
+        // Boxed: the smaller a future, the quicker one that does not get here.
+        None => Box::pin(claim_patiently(client, &claim, patience)).await?,
+    };
+    Ok(Hold::new(client.clone(), claim, grant, terms.max_hold))
+}
+
+/// Cancel safe: the pending guard exists before the first await, and withdraws the claim when the future is dropped.
+async fn claim_patiently(client: &Client, claim: &Arc<Claim>, patience: Patience) -> Result<Grant> {
     // First the ear, then the look: a shutdown in between is heard.
     let closing = client.keeper().closing();
     if client.keeper().is_closed() {
         return Err(shut_down());
     }
-    let mut pending = Pending { client, claim: &claim, armed: true };
+    let mut pending = Pending { client, claim, armed: true };
     match pending.claim(patience, closing).await {
         Ok(grant) => {
             pending.armed = false;
-            drop(pending);
-            Ok(Hold::new(client.clone(), claim, grant, terms.max_hold))
+            Ok(grant)
         }
         Err(error) => {
             client.runtime().enter(pending.withdraw(&error)).await;
-            Err(error.on_engine(client.assurance().engine).on_lock(name))
+            Err(error.on_engine(client.assurance().engine).on_lock(&claim.name))
         }
     }
 }
