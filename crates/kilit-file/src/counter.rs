@@ -29,7 +29,7 @@ use crate::{
 
 /// How many tokens a block has: one flush for so many exclusive holds of one name. On a busy disk a flush takes as long
 /// as a thousand of them.
-pub(crate) const BLOCK: u64 = 8192;
+pub(crate) const BLOCK: u64 = 32_768;
 
 const HEADER: &str = "kilit file engine, format ";
 const FORMAT: u32 = 1;

@@ -14,10 +14,10 @@ async fn they_rise_by_one_and_cost_a_flush_a_block() {
     let dir = Dir::new();
     let engine = dir.engine().await;
     let first = cycle(&*engine, "x").await;
-    for n in 1..3 * 8192 {
+    for n in 1..3 * 32_768 {
         assert_eq!(cycle(&*engine, "x").await, first + n);
     }
-    assert_eq!(dir.blocks(), 3, "a flush for each 8192");
+    assert_eq!(dir.blocks(), 3, "a flush for each 32,768");
 }
 
 #[tokio::test]
@@ -25,8 +25,8 @@ async fn two_names_never_share_one() {
     let dir = Dir::new();
     let engine = dir.engine().await;
     let (x, y) = (cycle(&*engine, "x").await, cycle(&*engine, "y").await);
-    assert_eq!((x, y), (1, 8193));
-    assert_eq!((cycle(&*engine, "x").await, cycle(&*engine, "y").await), (2, 8194));
+    assert_eq!((x, y), (1, 32_769));
+    assert_eq!((cycle(&*engine, "x").await, cycle(&*engine, "y").await), (2, 32_770));
 }
 
 #[tokio::test]
