@@ -333,7 +333,8 @@ impl RedisLease {
             let extended = match answer {
                 Value::Int(1) => Extended::Kept,
                 Value::Int(2) => Extended::Gone(LossReason::Broken),
-                _ => Extended::Gone(LossReason::Ended),
+                Value::Int(0) => Extended::Gone(LossReason::Ended),
+                _ => Extended::Unanswered,
             };
             (*place, extended)
         });
