@@ -21,20 +21,27 @@ use crate::{
 /// After this long a waiter believes that the one in front, who was woken and leaves a free lock alone, is stopped.
 const DOUBT: Duration = Duration::from_millis(80);
 
-/// For one who does not wait: whether it was only `inspect` that had the lock for a moment.
+/// For one who does not wait: whether it was only `inspect` that had the lock for a moment. It can have it no second time
+/// meanwhile.
 pub(crate) async fn once_more(
     session: &FileSession,
     attempt: &Attempt<'_>,
     mut file: Option<Arc<LockFile>>,
 ) -> Result<Option<Gripped<Hold>>> {
+    let mut without_probes = None;
     for _ in 0..50 {
-        match kernel::is_being_probed(&session.layout.locks) {
-            None => return Ok(None),
-            Some(true) => tokio::time::sleep(Duration::from_millis(1)).await,
-            Some(false) => break,
+        match kernel::without_probes(&session.layout.locks) {
+            Err(_) => return Ok(None),
+            Ok(None) => tokio::time::sleep(Duration::from_millis(1)).await,
+            guard => {
+                without_probes = guard.ok();
+                break;
+            }
         }
     }
-    match attempt.run(Turn::Outside, &mut file).await? {
+    let tried = attempt.run(Turn::Outside, &mut file).await?;
+    drop(without_probes);
+    match tried {
         Tried::Granted(gripped) => Ok(Some(gripped)),
         _ => Ok(None),
     }

@@ -58,8 +58,8 @@ impl Table {
     /// how the kernel calls the device. Where it cannot, the table is empty and not complete.
     pub(crate) fn read(locks: &Path) -> io::Result<Self> {
         let guard = fs::File::open(locks)?;
-        // A claim may be asking whether we probe, for an instant.
-        let mut tries = 0..50;
+        // A claim may be keeping probes off, for as long as it tries.
+        let mut tries = 0..1000;
         while !try_lock(&guard, Mode::Shared)? && tries.next().is_some() {
             std::thread::sleep(Duration::from_micros(200));
         }
@@ -136,10 +136,10 @@ fn locks_in(fdinfo: &str) -> impl Iterator<Item = (&str, u64, Flock)> {
     fdinfo.lines().filter_map(|line| parse(line.strip_prefix("lock:\t")?))
 }
 
-/// Whether `inspect` may have some lock for a moment; `None` where that cannot be told.
-pub(crate) fn is_being_probed(locks: &Path) -> Option<bool> {
-    let dir = fs::File::open(locks).ok()?;
-    try_lock(&dir, Mode::Exclusive).ok().map(|free| !free)
+/// Keeps `inspect` from having any lock for a moment, until what it returns is dropped. `None`: it may have one now.
+pub(crate) fn without_probes(locks: &Path) -> io::Result<Option<fs::File>> {
+    let guard = fs::File::open(locks)?;
+    Ok(try_lock(&guard, Mode::Exclusive)?.then_some(guard))
 }
 
 /// The inode of this process's PID namespace.
@@ -188,8 +188,8 @@ mod tests {
         let own = std::process::id();
         assert_eq!(table.on(file.inode()), [Flock { pid: own, mode: Mode::Exclusive }]);
         assert_eq!(table.keepers(file.inode()), [own]);
-        assert!(is_being_probed(temp.path()).unwrap());
+        assert!(without_probes(temp.path()).unwrap().is_none());
         drop(table);
-        assert!(!is_being_probed(temp.path()).unwrap());
+        assert!(without_probes(temp.path()).unwrap().is_some());
     }
 }
